@@ -1,0 +1,1 @@
+//! The list of properties that every store keeps.

@@ -1,0 +1,210 @@
+//! Who holds which key for which request: the values that go into a claim and fence every write after it.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// The name of a record: a hash of scope, principal and key.
+///
+/// Keys are never stored; see [`Hasher`](crate::Hasher) for what is hashed. Ordered, so that held records can be
+/// paged through. `Display` and `FromStr` use 64 lower-case hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId([u8; 32]);
+
+impl RecordId {
+    /// The id with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for a store's key column.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "RecordId({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+impl std::str::FromStr for RecordId {
+    type Err = ParseRecordIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(ParseRecordIdError);
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let digit = |at: usize| char::from(pair[at]).to_digit(16).ok_or(ParseRecordIdError);
+            *byte = u8::try_from(digit(0)? * 16 + digit(1)?).map_err(|_| ParseRecordIdError)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// The text is not a record id; it must be 64 hexadecimal digits, as the `record` member of a problem shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParseRecordIdError;
+
+impl fmt::Display for ParseRecordIdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record id is 64 hexadecimal digits, as in the `record` member of an `outcome-unknown` problem")
+    }
+}
+
+impl std::error::Error for ParseRecordIdError {}
+
+/// A random name for one holder of a key. Fresh for every claim and never used for a second one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseId([u8; 16]);
+
+impl LeaseId {
+    /// A fresh id: 122 random bits (UUIDv4, RFC 9562 §5.4).
+    #[must_use]
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().into_bytes())
+    }
+
+    /// The id with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for a store's column.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "LeaseId({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+/// What a request asks for, hashed: two requests under one key are the same request only if these are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// The fingerprint with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for a store's column.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(f, "Fingerprint({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+/// Whose credentials a request carries, hashed; the same for every request where a principal is configured, since the
+/// principal is then part of the record's id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallerFingerprint([u8; 32]);
+
+impl CallerFingerprint {
+    /// The fingerprint with these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for a store's column.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for CallerFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CallerFingerprint(…)")
+    }
+}
+
+/// Tells stores apart within a process: two handles with the same identity reach the same records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreId(uuid::Uuid);
+
+impl StoreId {
+    /// A fresh identity, taken once when a store is opened.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4())
+    }
+}
+
+/// The right to run one key and to write its outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The record that is held.
+    pub record: RecordId,
+    /// The holder; fences every write.
+    pub id: LeaseId,
+    /// How long a holder that went silent keeps others out, from the claim or the last renewal. Stores count whole
+    /// milliseconds.
+    pub duration: Duration,
+}
+
+/// All that a store needs to know to decide a claim.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// The lease that is asked for, under a fresh id.
+    pub lease: Lease,
+    /// What is asked for.
+    pub fingerprint: Fingerprint,
+    /// Whose credentials ask for it.
+    pub caller: CallerFingerprint,
+    /// How long the record is kept after its last write; at least as long as the lease.
+    pub retention: Duration,
+    /// What is to happen if this holder dies; stored with the claim.
+    pub policy: LapsePolicy,
+}
+
+/// What becomes of a run that ended without telling its outcome: a crash, a lost lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LapsePolicy {
+    /// Whether the next claim may run it again.
+    pub unknown: UnknownOutcome,
+    /// After so many *lapsed* runs the record is HELD whatever `unknown` says: a request that kills its process does
+    /// not kill it forever. Runs that answered, with a 5xx or 429 say, do not count.
+    pub max_attempts: NonZeroU32,
+}
+
+/// What to do with a run whose effect may or may not have happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnknownOutcome {
+    /// The next retry runs the handler again, as the next attempt. An effect that is neither in the transaction nor
+    /// behind a derived key can then happen twice.
+    #[default]
+    Rerun,
+    /// The key is held: every retry is refused with `outcome-unknown` until an operator decides.
+    Hold,
+}

@@ -1,0 +1,270 @@
+//! What each verb makes of a record, decided without a database.
+//!
+//! The memory and SQLite stores read a record, ask this file, and write what it says, all in one critical section or
+//! one write transaction. Stores that decide inside their server say the same in its language; the conformance list
+//! holds all of them to it.
+//!
+//! Times are whole milliseconds on the store's clock. A lease of `d` taken at `t` is live before `t + d` and lapsed
+//! from then on; retention likewise. An expired record is absent to every verb.
+
+use std::time::Duration;
+
+use super::{
+    Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, LapsePolicy, Lease, LeaseId,
+    Look, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+};
+
+/// A moment on the store's clock, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Millis(pub(crate) i64);
+
+impl Millis {
+    pub(crate) fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(whole_millis(duration)))
+    }
+
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl From<Duration> for Millis {
+    /// The moment so long after the clock's origin.
+    fn from(since_origin: Duration) -> Self {
+        Self(whole_millis(since_origin))
+    }
+}
+
+pub(crate) fn whole_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// One key's record.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) state: State,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) caller: CallerFingerprint,
+    /// The holder while RUNNING; afterwards the id that wrote the state, so that its duplicates are known.
+    pub(crate) lease: LeaseId,
+    pub(crate) attempt: u32,
+    /// How many of the attempts lapsed.
+    pub(crate) lapsed: u32,
+    pub(crate) policy: LapsePolicy,
+    pub(crate) retention: Duration,
+    pub(crate) claimed_at: Millis,
+    pub(crate) lease_until: Millis,
+    /// The last write; the retention counts from here.
+    pub(crate) written_at: Millis,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    Running,
+    Recorded(StoredResponse),
+    Tombstone(Tombstone),
+    Free,
+    Held(HeldCause),
+}
+
+/// What is to be written.
+#[must_use]
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Keep,
+    Put(Record),
+    Remove,
+}
+
+impl Record {
+    /// When the record may be removed; never while it is held.
+    pub(crate) fn expires_at(&self) -> Option<Millis> {
+        let kept_until = self.written_at.plus(self.retention);
+        match self.state {
+            State::Held(_) => None,
+            State::Running => Some(kept_until.max(self.lease_until)),
+            State::Recorded(_) | State::Tombstone(_) | State::Free => Some(kept_until),
+        }
+    }
+
+    fn is_expired(&self, now: Millis, live: Liveness) -> bool {
+        let holder_lives = matches!(self.state, State::Running) && live == Liveness::Held;
+        !holder_lives && self.expires_at().is_some_and(|at| at <= now)
+    }
+
+    fn is_lapsed(&self, now: Millis, live: Liveness) -> bool {
+        live == Liveness::ByClock && self.lease_until <= now
+    }
+
+    fn settled(&self, state: State, by: LeaseId, now: Millis) -> Self {
+        Self { state, lease: by, written_at: now, ..self.clone() }
+    }
+
+    fn is_running_under(&self, id: LeaseId) -> bool {
+        matches!(self.state, State::Running) && self.lease == id
+    }
+}
+
+/// Whether something stronger than the clock says that the holder lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    /// The lease is live for as long as the record says.
+    ByClock,
+    /// The holder is known to live, whatever the clock says.
+    Held,
+}
+
+/// The record as every verb sees it: expired is absent.
+pub(crate) fn visible(found: Option<&Record>, now: Millis, live: Liveness) -> Option<&Record> {
+    found.filter(|record| !record.is_expired(now, live))
+}
+
+/// Decides a claim on a [visible] record. The store fills in [`Acquired::queued`].
+pub(crate) fn claim(found: Option<&Record>, request: &ClaimRequest, now: Millis, live: Liveness) -> (Claim, Change) {
+    let Some(record) = found else {
+        return run(request, now, 1, 0);
+    };
+    if record.fingerprint != request.fingerprint {
+        return (Claim::Reused, Change::Keep);
+    }
+    if record.caller != request.caller {
+        return (Claim::CallerChanged, Change::Keep);
+    }
+    let own = record.lease == request.lease.id;
+    match &record.state {
+        State::Recorded(response) => (Claim::Recorded(response.clone()), Change::Keep),
+        State::Tombstone(tombstone) => (Claim::Unavailable(*tombstone), Change::Keep),
+        State::Held(_) => (Claim::Held, Change::Keep),
+        // A duplicate of the claim whose run ended here. To claim again would leave a lease that nobody holds.
+        State::Free if own => (Claim::InFlight { age: now.since(record.claimed_at) }, Change::Keep),
+        State::Free => run(request, now, record.attempt.saturating_add(1), record.lapsed),
+        State::Running if own => {
+            let renewed = Record { lease_until: now.plus(request.lease.duration), written_at: now, ..record.clone() };
+            (Claim::Acquired(Acquired { attempt: record.attempt, queued: Duration::ZERO }), Change::Put(renewed))
+        }
+        State::Running if record.is_lapsed(now, live) => {
+            let lapsed = record.lapsed.saturating_add(1);
+            let may_rerun = record.policy.unknown == UnknownOutcome::Rerun && lapsed < record.policy.max_attempts.get();
+            if may_rerun {
+                run(request, now, record.attempt.saturating_add(1), lapsed)
+            } else {
+                let held = record.settled(State::Held(HeldCause::Lapsed), request.lease.id, now);
+                (Claim::Held, Change::Put(Record { lapsed, ..held }))
+            }
+        }
+        State::Running => (Claim::InFlight { age: now.since(record.claimed_at) }, Change::Keep),
+    }
+}
+
+fn run(request: &ClaimRequest, now: Millis, attempt: u32, lapsed: u32) -> (Claim, Change) {
+    let record = Record {
+        state: State::Running,
+        fingerprint: request.fingerprint,
+        caller: request.caller,
+        lease: request.lease.id,
+        attempt,
+        lapsed,
+        policy: request.policy,
+        retention: request.retention,
+        claimed_at: now,
+        lease_until: now.plus(request.lease.duration),
+        written_at: now,
+    };
+    (Claim::Acquired(Acquired { attempt, queued: Duration::ZERO }), Change::Put(record))
+}
+
+/// Decides a renewal. The store fills in how long it was queued.
+pub(crate) fn renew(found: Option<&Record>, lease: &Lease, now: Millis) -> (Renewal, Change) {
+    let renewed = Renewal::Renewed { queued: Duration::ZERO };
+    match found {
+        Some(record) if record.is_running_under(lease.id) => {
+            let record = Record { lease_until: now.plus(lease.duration), written_at: now, ..record.clone() };
+            (renewed, Change::Put(record))
+        }
+        Some(record) if record.lease == lease.id => (renewed, Change::Keep),
+        _ => (Renewal::Fenced, Change::Keep),
+    }
+}
+
+/// Decides a completion.
+pub(crate) fn complete(found: Option<&Record>, lease: &Lease, completion: &Completion, now: Millis) -> (Write, Change) {
+    let state = || match completion {
+        Completion::Response(response) => State::Recorded(response.clone()),
+        Completion::Tombstone(tombstone) => State::Tombstone(*tombstone),
+    };
+    settle(found, lease.id, state, |state| matches!(state, State::Recorded(_) | State::Tombstone(_)), now)
+}
+
+/// Decides a release.
+pub(crate) fn release(found: Option<&Record>, lease: &Lease, now: Millis) -> (Write, Change) {
+    settle(found, lease.id, || State::Free, |state| matches!(state, State::Free), now)
+}
+
+/// Decides a hold.
+pub(crate) fn hold(found: Option<&Record>, lease: &Lease, now: Millis) -> (Write, Change) {
+    settle(found, lease.id, || State::Held(HeldCause::Unknown), |state| matches!(state, State::Held(_)), now)
+}
+
+/// A RUNNING record under this id takes the new state; one that this id has put there already stays.
+fn settle(
+    found: Option<&Record>,
+    id: LeaseId,
+    state: impl FnOnce() -> State,
+    is_there: impl FnOnce(&State) -> bool,
+    now: Millis,
+) -> (Write, Change) {
+    match found {
+        Some(record) if record.is_running_under(id) => (Write::Done, Change::Put(record.settled(state(), id, now))),
+        Some(record) if record.lease == id && is_there(&record.state) => (Write::Done, Change::Keep),
+        _ => (Write::Fenced, Change::Keep),
+    }
+}
+
+/// Decides a forget.
+pub(crate) fn forget(found: Option<&Record>, lease: &Lease) -> (Write, Change) {
+    match found {
+        None => (Write::Done, Change::Keep),
+        Some(record) if record.is_running_under(lease.id) => (Write::Done, Change::Remove),
+        Some(_) => (Write::Fenced, Change::Keep),
+    }
+}
+
+/// Decides an operator's resolution.
+pub(crate) fn resolve(found: Option<&Record>, by: LeaseId, resolution: &Resolution, now: Millis) -> (Write, Change) {
+    let Some(record) = found else {
+        let forgotten = matches!(resolution, Resolution::Forget);
+        return (if forgotten { Write::Done } else { Write::Fenced }, Change::Keep);
+    };
+    match (&record.state, resolution) {
+        (State::Held(_), Resolution::Settle(response)) => {
+            (Write::Done, Change::Put(record.settled(State::Recorded(response.clone()), by, now)))
+        }
+        (State::Held(_), Resolution::Free) => {
+            let freed = record.settled(State::Free, by, now);
+            (Write::Done, Change::Put(Record { lapsed: 0, ..freed }))
+        }
+        (State::Held(_), Resolution::Forget) => (Write::Done, Change::Remove),
+        (State::Recorded(_), Resolution::Settle(_)) | (State::Free, Resolution::Free) if record.lease == by => {
+            (Write::Done, Change::Keep)
+        }
+        _ => (Write::Fenced, Change::Keep),
+    }
+}
+
+/// What somebody sees who does not claim.
+pub(crate) fn look(found: Option<&Record>, now: Millis, live: Liveness) -> Look {
+    let Some(record) = found else {
+        return Look::Absent;
+    };
+    match &record.state {
+        State::Running => Look::Running {
+            lease: record.lease,
+            age: now.since(record.claimed_at),
+            lapsed: record.is_lapsed(now, live),
+        },
+        State::Recorded(response) => Look::Recorded(response.clone()),
+        State::Tombstone(tombstone) => Look::Unavailable(*tombstone),
+        State::Free => Look::Free,
+        State::Held(_) => Look::Held,
+    }
+}
