@@ -1,6 +1,7 @@
 //! HELD records, and the three ways in which an operator ends one.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{RecordId, StoredResponse};
@@ -86,7 +87,7 @@ pub enum HeldCause {
 #[non_exhaustive]
 pub enum Resolution {
     /// It took effect: retries get this response from now on.
-    Settle(StoredResponse),
+    Settle(Arc<StoredResponse>),
     /// It may be run again by the same request, as the next attempt.
     Free,
     /// It never happened: the key is new again.

@@ -7,6 +7,7 @@
 //! Times are whole milliseconds on the store's clock. A lease of `d` taken at `t` is live before `t + d` and lapsed
 //! from then on; retention likewise. An expired record is absent to every verb.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
@@ -61,7 +62,7 @@ pub(crate) struct Record {
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     Running,
-    Recorded(StoredResponse),
+    Recorded(Arc<StoredResponse>),
     Tombstone(Tombstone),
     Free,
     Held(HeldCause),
@@ -132,7 +133,7 @@ pub(crate) fn claim(found: Option<&Record>, request: &ClaimRequest, now: Millis,
     }
     let own = record.lease == request.lease.id;
     match &record.state {
-        State::Recorded(response) => (Claim::Recorded(response.clone()), Change::Keep),
+        State::Recorded(response) => (Claim::Recorded(Arc::clone(response)), Change::Keep),
         State::Tombstone(tombstone) => (Claim::Unavailable(*tombstone), Change::Keep),
         State::Held(_) => (Claim::Held, Change::Keep),
         // A duplicate of the claim whose run ended here. To claim again would leave a lease that nobody holds.
@@ -189,7 +190,7 @@ pub(crate) fn renew(found: Option<&Record>, lease: &Lease, now: Millis) -> (Rene
 /// Decides a completion.
 pub(crate) fn complete(found: Option<&Record>, lease: &Lease, completion: &Completion, now: Millis) -> (Write, Change) {
     let state = || match completion {
-        Completion::Response(response) => State::Recorded(response.clone()),
+        Completion::Response(response) => State::Recorded(Arc::clone(response)),
         Completion::Tombstone(tombstone) => State::Tombstone(*tombstone),
     };
     settle(found, lease.id, state, |state| matches!(state, State::Recorded(_) | State::Tombstone(_)), now)
@@ -237,7 +238,7 @@ pub(crate) fn resolve(found: Option<&Record>, by: LeaseId, resolution: &Resoluti
     };
     match (&record.state, resolution) {
         (State::Held(_), Resolution::Settle(response)) => {
-            (Write::Done, Change::Put(record.settled(State::Recorded(response.clone()), by, now)))
+            (Write::Done, Change::Put(record.settled(State::Recorded(Arc::clone(response)), by, now)))
         }
         (State::Held(_), Resolution::Free) => {
             let freed = record.settled(State::Free, by, now);
@@ -262,7 +263,7 @@ pub(crate) fn look(found: Option<&Record>, now: Millis, live: Liveness) -> Look 
             age: now.since(record.claimed_at),
             lapsed: record.is_lapsed(now, live),
         },
-        State::Recorded(response) => Look::Recorded(response.clone()),
+        State::Recorded(response) => Look::Recorded(Arc::clone(response)),
         State::Tombstone(tombstone) => Look::Unavailable(*tombstone),
         State::Free => Look::Free,
         State::Held(_) => Look::Held,

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::future::{self, Future};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub enum Claim {
         age: Duration,
     },
     /// It ran; this was the answer.
-    Recorded(StoredResponse),
+    Recorded(Arc<StoredResponse>),
     /// It ran; the answer was not kept.
     Unavailable(Tombstone),
     /// What happened is unknown, and an operator decides.
@@ -104,7 +105,7 @@ pub enum Look {
         lapsed: bool,
     },
     /// It ran, and this was the answer.
-    Recorded(StoredResponse),
+    Recorded(Arc<StoredResponse>),
     /// It ran, and the answer was not kept.
     Unavailable(Tombstone),
     /// Nobody runs it; the same request may.

@@ -1,6 +1,7 @@
 //! An answer as it is kept: status, headers, body and trailers apart, so that the replay is byte for byte the same.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -9,7 +10,7 @@ use http::{HeaderMap, StatusCode};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Completion {
     /// With an answer that can be replayed.
-    Response(StoredResponse),
+    Response(Arc<StoredResponse>),
     /// With one that cannot.
     Tombstone(Tombstone),
 }
