@@ -39,14 +39,14 @@
 //! ```
 
 mod error;
+mod field;
 mod limit;
 
-use std::borrow::Cow;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use sfv::{Parser, StringRef};
+use sfv::StringRef;
 use uuid::Uuid;
 
 pub use self::error::{KeyError, KeyErrorKind};
@@ -92,7 +92,7 @@ impl IdempotencyKey {
     /// - [`KeyErrorKind::TooLong`] when the key has more than 255 characters, or the value more
     ///   than 8192 bytes.
     pub fn parse(value: &HeaderValue) -> Result<Self, KeyError> {
-        Self::parse_within(value, KeyLimit::MAX)
+        field::read(value, KeyLimit::MAX)
     }
 
     /// Reads the key of a request from its header section: `None` when the field `name` is absent.
@@ -113,7 +113,7 @@ impl IdempotencyKey {
         if values.next().is_some() {
             return Err(KeyError::new(KeyErrorKind::Repeated));
         }
-        Self::parse_within(value, limit).map(Some)
+        field::read(value, limit).map(Some)
     }
 
     /// The whole key, without quotes and escapes.
@@ -127,25 +127,13 @@ impl IdempotencyKey {
         self.0.get(..PREFIX_LEN).unwrap_or(&self.0)
     }
 
-    fn parse_within(value: &HeaderValue, limit: KeyLimit) -> Result<Self, KeyError> {
-        // How long a field is, the sender decides. A key of 255 escaped characters takes 512 bytes;
-        // the rest is for parameters.
-        if value.len() > MAX_VALUE_LEN {
-            return Err(too_long(value.len(), limit));
-        }
-        match trim_spaces(value.as_bytes()) {
-            quoted @ [b'"', ..] => Self::within(unquote(quoted)?.as_str(), limit),
-            bare => Self::within(visible(bare)?, limit),
-        }
-    }
-
     fn within(key: &str, limit: KeyLimit) -> Result<Self, KeyError> {
         if key.is_empty() || StringRef::from_str(key).is_err() {
             return Err(KeyError::new(KeyErrorKind::Invalid));
         }
         // Only ASCII is left, so bytes are characters.
         if key.len() > limit.get() {
-            return Err(too_long(key.len(), limit));
+            return Err(KeyError::too_long(key.len(), limit));
         }
         Ok(Self(Arc::from(key)))
     }
@@ -163,34 +151,74 @@ impl Debug for IdempotencyKey {
     }
 }
 
-fn too_long(length: usize, limit: KeyLimit) -> KeyError {
-    let limit = limit.get();
-    KeyError::new(KeyErrorKind::TooLong { length, limit })
-}
-
-fn trim_spaces(mut value: &[u8]) -> &[u8] {
-    while let [b' ', rest @ ..] | [rest @ .., b' '] = value {
-        value = rest;
-    }
-    value
-}
-
-fn unquote(value: &[u8]) -> Result<Cow<'_, StringRef>, KeyError> {
-    Parser::new(value)
-        .parse_item()
-        .map_err(|_| KeyError::new(KeyErrorKind::Invalid))
-}
-
-fn visible(value: &[u8]) -> Result<&str, KeyError> {
-    let is_bare = |c: &u8| c.is_ascii_graphic() && !matches!(c, b'"' | b',' | b';');
-    match str::from_utf8(value) {
-        Ok(key) if value.iter().all(is_bare) => Ok(key),
-        _ => Err(KeyError::new(KeyErrorKind::Invalid)),
-    }
-}
-
 /// Characters of a key that may appear in logs.
 const PREFIX_LEN: usize = 8;
 
-/// Bytes of a field value above which it is not parsed.
-const MAX_VALUE_LEN: usize = 8192;
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(lines: &[&str], limit: usize) -> Result<Option<IdempotencyKey>, KeyErrorKind> {
+        let name = HeaderName::from_static("x-key");
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(&name, HeaderValue::from_str(line).unwrap());
+        }
+        IdempotencyKey::from_headers(&headers, &name, KeyLimit::new(limit).unwrap())
+            .map_err(|error| error.kind())
+    }
+
+    proptest! {
+        /// Fails when `PREFIX_LEN` is 9, or when `Debug` is derived.
+        #[test]
+        fn debug_shows_eight_characters_at_most(shown in "[a-z]{8}", hidden in "[0-9]{1,247}") {
+            let key = IdempotencyKey::new(&format!("{shown}{hidden}")).unwrap();
+            prop_assert_eq!(key.prefix(), &shown);
+            prop_assert_eq!(format!("{key:?}"), format!("IdempotencyKey(\"{shown}\"…)"));
+        }
+    }
+
+    /// Fails when `Debug` writes the ellipsis behind every key.
+    #[test]
+    fn debug_marks_only_what_it_cut() {
+        let key = IdempotencyKey::new("12345678").unwrap();
+        assert_eq!(format!("{key:?}"), r#"IdempotencyKey("12345678")"#);
+    }
+
+    /// Fails when `from_headers` passes `KeyLimit::MAX` on.
+    #[test]
+    fn lower_limit_applies_to_both_forms() {
+        let too_long = Err(KeyErrorKind::TooLong {
+            length: 4,
+            limit: 3,
+        });
+        assert_eq!(read(&["abc"], 3), read(&[r#""abc""#], 3));
+        assert_eq!(read(&["abcd"], 3), too_long);
+        assert_eq!(read(&[r#""abcd""#], 3), too_long);
+    }
+
+    /// Fails when `from_headers` does not ask for a second value.
+    #[test]
+    fn second_line_is_refused_even_when_equal() {
+        assert_eq!(read(&["a", "a"], 255), Err(KeyErrorKind::Repeated));
+        assert_eq!(read(&["a", ""], 255), Err(KeyErrorKind::Repeated));
+    }
+
+    /// Fails when `from_headers` answers an absent field with `KeyErrorKind::Invalid`.
+    #[test]
+    fn only_an_absent_field_is_no_key() {
+        assert_eq!(read(&[], 255), Ok(None));
+        assert_eq!(read(&[""], 255), Err(KeyErrorKind::Invalid));
+    }
+
+    /// Fails when `random` uses `Uuid::nil`.
+    #[test]
+    fn random_keys_are_new_version_4_uuids() {
+        let key = IdempotencyKey::random();
+        let uuid = Uuid::parse_str(key.as_str()).unwrap();
+        assert_eq!(uuid.get_version_num(), 4);
+        assert_ne!(key, IdempotencyKey::random());
+    }
+}

@@ -29,14 +29,13 @@
 //! ```
 
 mod code;
+mod document;
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::StatusCode;
-use serde_json::{Map, Value};
 
 pub use self::code::ProblemCode;
 
@@ -270,26 +269,91 @@ impl Problem {
             _ => None,
         }
     }
-
-    /// The problem document, for a response of the type `application/problem+json` (RFC 9457,
-    /// section 3).
-    pub fn to_json(&self) -> Bytes {
-        let mut document = Map::new();
-        let mut member = |name: &str, value: Value| document.insert(name.to_owned(), value);
-        member("type", self.type_uri().into());
-        member("title", self.code.title().into());
-        member("status", self.status().as_u16().into());
-        member("detail", self.detail().into());
-        member("code", self.code.as_str().into());
-        member("retryable", self.code.retryable().into());
-        match &self.extra {
-            Extra::None => None,
-            Extra::OriginalStatus(status) => member("original_status", status.as_u16().into()),
-            Extra::Record(record) => member("record", record.as_str().into()),
-        };
-        Bytes::from(Value::Object(document).to_string())
-    }
 }
 
 /// Seconds that a client is told to wait for a request that is still running.
 const IN_FLIGHT_SECONDS: RangeInclusive<u64> = 1..=5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One problem of each code.
+    pub(super) fn occurrence(code: ProblemCode) -> Problem {
+        match code {
+            ProblemCode::KeyMissing => Problem::key_missing(),
+            ProblemCode::KeyInvalid => Problem::key_invalid(),
+            ProblemCode::KeyTooLong => Problem::key_too_long(300, 255),
+            ProblemCode::KeyRepeated => Problem::key_repeated(),
+            ProblemCode::BodyUnreadable => Problem::body_unreadable(),
+            ProblemCode::RequestTooLarge => Problem::request_too_large(1_048_576),
+            ProblemCode::KeyReused => Problem::key_reused(),
+            ProblemCode::CallerChanged => Problem::caller_changed(),
+            ProblemCode::InFlight => Problem::in_flight(Duration::from_secs(3)),
+            ProblemCode::ResponseUnavailable => Problem::response_unavailable(StatusCode::CREATED),
+            ProblemCode::OutcomeUnknown => Problem::outcome_unknown("9f86d081"),
+            ProblemCode::Overloaded => Problem::overloaded(),
+            ProblemCode::Draining => Problem::draining(),
+            ProblemCode::StoreUnavailable => Problem::store_unavailable(),
+            ProblemCode::RecordUnreadable => Problem::record_unreadable(),
+            ProblemCode::LeaseLost => Problem::lease_lost(),
+            ProblemCode::TransactionLost => Problem::transaction_lost(),
+            ProblemCode::TransactionFailed => Problem::transaction_failed(),
+            ProblemCode::HandlerPanicked => Problem::handler_panicked(),
+            ProblemCode::PrincipalRequired => Problem::principal_required(),
+        }
+    }
+
+    /// Fails when `request_too_large` is `plain`.
+    #[test]
+    fn no_detail_has_a_gap() {
+        for &code in ProblemCode::ALL {
+            let problem = occurrence(code);
+            assert!(!problem.detail().contains(['{', '}']), "{problem:?}");
+        }
+    }
+
+    /// Fails when `key_too_long` fills `{length}` with `limit`.
+    #[test]
+    fn gaps_hold_the_values_they_are_named_after() {
+        assert_eq!(
+            Problem::key_too_long(300, 255).detail(),
+            "The Idempotency-Key header holds 300 characters; at most 255 are accepted."
+        );
+        assert_eq!(
+            Problem::request_too_large(1_048_576).detail(),
+            "The request body is larger than 1048576 bytes. Nothing was processed."
+        );
+        let detail = "The original request with this key was processed with status 201;";
+        let problem = Problem::response_unavailable(StatusCode::CREATED);
+        assert!(problem.detail().starts_with(detail), "{problem:?}");
+    }
+
+    /// Fails when `overloaded` makes `ProblemCode::Draining`.
+    #[test]
+    fn constructors_make_their_own_code() {
+        for &code in ProblemCode::ALL {
+            assert_eq!(occurrence(code).code(), code);
+        }
+    }
+
+    /// Fails when `in_flight` rounds down, or when `IN_FLIGHT_SECONDS` begins at 0 or ends at 6.
+    #[test]
+    fn in_flight_waits_as_long_as_the_run_has_taken_within_1_to_5_seconds() {
+        for (age, seconds) in [
+            (Duration::ZERO, 1),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_secs(1), 1),
+            (Duration::new(1, 1), 2),
+            (Duration::from_millis(2900), 3),
+            (Duration::from_secs(4), 4),
+            (Duration::new(4, 1), 5),
+            (Duration::from_secs(5), 5),
+            (Duration::new(5, 1), 5),
+            (Duration::MAX, 5),
+        ] {
+            let problem = Problem::in_flight(age);
+            assert_eq!(problem.retry_after(), Some(seconds), "{age:?}");
+        }
+    }
+}

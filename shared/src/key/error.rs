@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 
+use super::KeyLimit;
 use crate::Problem;
 
 /// A value that is no idempotency key.
@@ -31,6 +32,11 @@ impl KeyError {
 
     pub(super) fn new(kind: KeyErrorKind) -> Self {
         Self { kind }
+    }
+
+    pub(super) fn too_long(length: usize, limit: KeyLimit) -> Self {
+        let limit = limit.get();
+        Self::new(KeyErrorKind::TooLong { length, limit })
     }
 }
 
@@ -75,4 +81,43 @@ pub enum KeyErrorKind {
 
     /// The request holds the field more than once.
     Repeated,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProblemCode;
+
+    /// Fails when `problem` makes `key_invalid` of a repeated key, or passes `limit` for `length`.
+    #[test]
+    fn each_kind_has_its_own_problem() {
+        let too_long = KeyErrorKind::TooLong {
+            length: 300,
+            limit: 40,
+        };
+        for (kind, code) in [
+            (KeyErrorKind::Invalid, ProblemCode::KeyInvalid),
+            (too_long, ProblemCode::KeyTooLong),
+            (KeyErrorKind::Repeated, ProblemCode::KeyRepeated),
+        ] {
+            assert_eq!(KeyError::new(kind).problem().code(), code);
+        }
+        assert_eq!(
+            KeyError::new(too_long).problem(),
+            Problem::key_too_long(300, 40)
+        );
+    }
+
+    /// Fails when `Display` writes the numbers the other way round.
+    #[test]
+    fn too_long_says_how_long_and_how_long_it_may_be() {
+        let error = KeyError::new(KeyErrorKind::TooLong {
+            length: 300,
+            limit: 40,
+        });
+        assert_eq!(
+            error.to_string(),
+            "the idempotency key is 300 characters long: use at most 40"
+        );
+    }
 }

@@ -59,3 +59,25 @@ impl Display for KeyLimitError {
 }
 
 impl Error for KeyLimitError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails when `new` casts with `as u8`, which wraps, or saturates at 255.
+    #[test]
+    fn limits_are_1_to_255() {
+        for characters in [1, 2, 254, 255] {
+            assert_eq!(KeyLimit::new(characters).unwrap().get(), characters);
+        }
+        for characters in [0, 256, 257, usize::MAX] {
+            assert_eq!(KeyLimit::new(characters), Err(KeyLimitError { characters }));
+        }
+    }
+
+    /// Fails when `MAX` is `NonZeroU8::MIN`.
+    #[test]
+    fn default_is_the_greatest_limit() {
+        assert_eq!(KeyLimit::default(), KeyLimit::new(255).unwrap());
+    }
+}

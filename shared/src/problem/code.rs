@@ -305,3 +305,72 @@ struct Text {
     title: &'static str,
     detail: &'static str,
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Map, Value};
+
+    use super::*;
+
+    /// The texts as they were agreed upon, once for every code.
+    const AGREED: &str = include_str!("../../testdata/problems.json");
+
+    /// What stands for the seconds where they depend on the occurrence.
+    const IN_FLIGHT: &str = "age of the run in whole seconds, rounded up, 1 to 5";
+
+    pub(in crate::problem) fn agreed() -> Vec<Map<String, Value>> {
+        serde_json::from_str(AGREED).unwrap()
+    }
+
+    /// Fails when any letter, status, `retryable` or `retry_after` of a code changes, or the last
+    /// line of `ALL` is gone.
+    #[test]
+    fn texts_are_the_agreed_ones() {
+        let agreed = agreed();
+        assert_eq!(agreed.len(), ProblemCode::ALL.len());
+        for (entry, &code) in agreed.iter().zip(ProblemCode::ALL) {
+            for (member, value) in entry {
+                match member.as_str() {
+                    "code" => assert_eq!(code.as_str(), value),
+                    "status" => assert_eq!(&code.status().as_u16(), value),
+                    "retryable" => assert_eq!(&code.retryable(), value),
+                    "title" => assert_eq!(code.title(), value),
+                    "detail" => assert_eq!(code.detail(), value),
+                    "retry_after" => {
+                        let seconds = code.retry_after().map(|seconds| seconds.to_string());
+                        assert_eq!(seconds.as_deref().unwrap_or(IN_FLIGHT), value, "{code:?}");
+                    }
+                    // What the document holds is compared where it is written.
+                    "extra" => {}
+                    unknown => panic!("{code:?} has a member {unknown} that nothing compares"),
+                }
+            }
+            assert!(
+                code.retry_after().is_none() || entry.contains_key("retry_after"),
+                "{code:?}"
+            );
+        }
+    }
+
+    /// Fails when `from_code` skips the first code.
+    #[test]
+    fn written_code_is_read_back() {
+        for &code in ProblemCode::ALL {
+            assert_eq!(ProblemCode::from_code(code.as_str()), Some(code));
+        }
+    }
+
+    /// Fails when `from_code` compares with `eq_ignore_ascii_case`.
+    #[test]
+    fn other_text_is_no_code() {
+        for text in [
+            "",
+            "Draining",
+            " draining",
+            "draining,draining",
+            "unheard-of",
+        ] {
+            assert_eq!(ProblemCode::from_code(text), None, "{text}");
+        }
+    }
+}
