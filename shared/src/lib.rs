@@ -1,1 +1,39 @@
-//! Placeholder.
+//! The words that a server and its clients must share, so that a key means one operation on both
+//! sides and an answer means to the reader what it meant to the writer.
+//!
+//! The crates of the suite never import each other. What two of them need lives here:
+//!
+//! - [`key`]: [`IdempotencyKey`], the grammar of its header, and what is wrong with a value that
+//!   does not follow it.
+//! - [`problem`]: [`ProblemCode`] and [`Problem`], the fixed reasons for which a server refuses or
+//!   fails a keyed request.
+//! - [`header`]: the names of the header fields.
+//!
+//! The crate does no I/O, keeps no state and starts no task. It takes requests apart and puts
+//! answers together only as far as header values and JSON documents; sending them is the work of
+//! its callers.
+//!
+//! ```
+//! use http::{HeaderMap, HeaderValue, StatusCode};
+//! use idempotency_shared::{IDEMPOTENCY_KEY, IdempotencyKey, KeyLimit, ProblemCode};
+//!
+//! let mut headers = HeaderMap::new();
+//! headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_static("order-4711"));
+//! let key = IdempotencyKey::from_headers(&headers, &IDEMPOTENCY_KEY, KeyLimit::default())?;
+//! assert_eq!(key, Some(IdempotencyKey::new("order-4711")?));
+//!
+//! headers.append(IDEMPOTENCY_KEY, HeaderValue::from_static("order-4711"));
+//! let key = IdempotencyKey::from_headers(&headers, &IDEMPOTENCY_KEY, KeyLimit::default());
+//! let problem = key.unwrap_err().problem();
+//! assert_eq!(problem.code(), ProblemCode::KeyRepeated);
+//! assert_eq!(problem.status(), StatusCode::BAD_REQUEST);
+//! # Ok::<(), idempotency_shared::KeyError>(())
+//! ```
+
+pub mod header;
+pub mod key;
+pub mod problem;
+
+pub use self::header::{IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED};
+pub use self::key::{IdempotencyKey, KeyError, KeyErrorKind, KeyLimit, KeyLimitError};
+pub use self::problem::{Problem, ProblemCode};
