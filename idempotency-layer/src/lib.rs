@@ -1,10 +1,114 @@
 //! One run for each `Idempotency-Key`, and the same answer to every retry.
+//!
+//! A client that gets no answer cannot tell whether its request was lost or the response was, so it sends the request
+//! again. [`IdempotencyLayer`] makes that safe for any [`tower`](https://docs.rs/tower) service:
+//!
+//! 1. A keyed request (default: every POST) without an `Idempotency-Key` is refused.
+//! 2. At most one *holder* of a key at a time runs the handler, in a task of its own: a client that disconnects does not
+//!    stop it.
+//! 3. The response is recorded before it is sent. Every later request with the key gets it, byte for byte, for as long
+//!    as the retention lasts.
+//! 4. Another request under the same key is refused, before, while and after the first one runs.
+//!
+//! What this does **not** promise:
+//!
+//! - A holder that lost its lease is told through its [cancellation token](Operation::cancellation). Code that ignores
+//!   the token may run beside its successor.
+//! - When the process dies in mid-run, or the handler answers 5xx, nobody knows what happened. By default the next
+//!   retry runs the handler again, so an effect outside the [transaction](Operation::transaction) can happen twice.
+//!   [`UnknownOutcome::Hold`] refuses instead.
+//! - Effects in your own database are exactly-once only through the transaction of the run.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use http::{Request, Response, StatusCode};
+//! use http_body_util::{BodyExt, Full};
+//! use idempotency_layer::{IdempotencyLayer, MemoryStore, RequestBody};
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//! use tower::{Service, ServiceBuilder, ServiceExt};
+//!
+//! static CHARGES: AtomicU32 = AtomicU32::new(0);
+//!
+//! async fn charge(_: Request<RequestBody<Full<Bytes>>>) -> Result<Response<Full<Bytes>>, std::convert::Infallible> {
+//!     let charge = CHARGES.fetch_add(1, Ordering::SeqCst) + 1;
+//!     Ok(Response::new(Full::from(format!("charge {charge}"))))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut service = ServiceBuilder::new()
+//!     .layer(IdempotencyLayer::new(MemoryStore::new()).anonymous(true))
+//!     .service_fn(charge);
+//!
+//! for _ in 0..2 {
+//!     let request = Request::post("/charges").header("idempotency-key", "order-4711").body(Full::from("10 EUR"))?;
+//!     let response = service.ready().await?.call(request).await?;
+//!     assert_eq!(response.into_body().collect().await?.to_bytes(), "charge 1");
+//! }
+//! assert_eq!(CHARGES.load(Ordering::SeqCst), 1);
+//!
+//! let without_key = Request::post("/charges").body(Full::from("10 EUR"))?;
+//! let response = service.ready().await?.call(without_key).await?;
+//! assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `axum`: [`Operation`] as an extractor, [`TransactionError`] as a response, and the full path of nested routers in
+//!   the fingerprint.
+//! - `sqlite`: the `SqliteStore`, durable on one machine, with the handler's transaction.
+//! - `conformance`: the list of properties that every store keeps, to run on a store of your own.
 
+mod admission;
+mod adopted;
+mod body;
+mod caller;
 mod clock;
+mod collect;
+mod config;
+#[cfg(feature = "axum")]
+mod extract;
+pub mod fingerprint;
+mod future;
+mod hash;
+mod heartbeat;
+mod intake;
+mod layer;
+mod operation;
+pub mod policy;
+mod refusal;
+mod replay;
+mod run;
+mod service;
+mod settle;
 pub mod store;
+mod transaction;
+mod undo;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+pub use self::body::{RequestBody, ResponseBody};
 pub use self::clock::{Clock, ClockHand};
-pub use self::store::{MemoryStore, SharedStore, SharedTransactionalStore, Store, TransactionalStore};
+pub use self::config::{ConfigError, ConfigErrorKind};
+#[cfg(feature = "axum")]
+pub use self::extract::MissingOperation;
+pub use self::fingerprint::{Fingerprinted, RequestFingerprint};
+pub use self::future::ResponseFuture;
+pub use self::hash::FieldHasher;
+pub use self::layer::IdempotencyLayer;
+pub use self::operation::Operation;
+pub use self::policy::Outcome;
+pub use self::service::Idempotency;
+pub use self::store::{
+    Fingerprint, MemoryStore, RecordId, SharedStore, SharedTransactionalStore, Store, StoreError, StoreErrorKind,
+    TransactionalStore, UnknownOutcome,
+};
+pub use self::transaction::{TransactionError, TransactionErrorKind, TransactionGuard};
+
+// What a layer is configured with, so that a service need not depend on the crate of shared words for it.
+pub use idempotency_shared::{IdempotencyKey, KeyLimit, Problem, ProblemCode};

@@ -1,0 +1,130 @@
+//! Before a byte of the body is read: does this request pass, is it refused, or is it keyed?
+//!
+//! 1. A method that is not keyed passes. So does gRPC, whose failures are a 200 with a trailer, and a request whose key
+//!    a layer of the same store and scope outside has claimed already.
+//! 2. A malformed key is refused with its own problem; a missing one too, unless keys are optional.
+//! 3. Credentials that change with each request are refused while nobody says whose they are.
+//!
+//! What passes is neither buffered nor copied, and costs no allocation.
+
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::{Extensions, HeaderMap, Method};
+use idempotency_shared::{IdempotencyKey, Problem};
+
+use crate::config::Config;
+use crate::store::StoreId;
+
+/// What is to be done with a request.
+pub(crate) enum Admission {
+    Pass,
+    Refuse(Problem),
+    Run(IdempotencyKey),
+}
+
+pub(crate) fn admit(
+    config: &Config,
+    store: StoreId,
+    method: &Method,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Admission {
+    if !config.methods.contains(method) || is_grpc(headers) {
+        return Admission::Pass;
+    }
+    if extensions.get::<Claimed>().is_some_and(|claimed| claimed.holds(store, &config.scope)) {
+        return Admission::Pass;
+    }
+    match IdempotencyKey::from_headers(headers, &config.header, config.key_limit) {
+        Ok(Some(key)) => Admission::Run(key),
+        Ok(None) if config.require_key => Admission::Refuse(Problem::key_missing()),
+        Ok(None) => Admission::Pass,
+        Err(error) => Admission::Refuse(error.problem()),
+    }
+}
+
+/// The claims that layers outside hold for a request, in its extensions.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    store: StoreId,
+    scope: Arc<str>,
+    outer: Option<Arc<Claimed>>,
+}
+
+impl Claimed {
+    /// Adds a claim to those of the layers outside.
+    pub(crate) fn insert(extensions: &mut Extensions, store: StoreId, scope: Arc<str>) {
+        let outer = extensions.remove::<Self>().map(Arc::new);
+        extensions.insert(Self { store, scope, outer });
+    }
+
+    fn holds(&self, store: StoreId, scope: &str) -> bool {
+        let mut next = Some(self);
+        while let Some(claimed) = next {
+            if claimed.store == store && *claimed.scope == *scope {
+                return true;
+            }
+            next = claimed.outer.as_deref();
+        }
+        false
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).map(|value| value.as_bytes()).unwrap_or_default();
+    content_type.get(..GRPC.len()).is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
+}
+
+const GRPC: &[u8] = b"application/grpc";
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn admitted(config: &Config, request: http::request::Builder) -> Admission {
+        let (parts, ()) = request.body(()).expect("a request").into_parts();
+        admit(config, StoreId::random(), &parts.method, &parts.headers, &parts.extensions)
+    }
+
+    /// Fails when `admit` asks for the key before the method or the content type.
+    #[test]
+    fn what_is_not_keyed_passes() {
+        let config = Config::default();
+        for method in ["GET", "HEAD", "PUT", "DELETE", "PATCH"] {
+            let request = Request::builder().method(method);
+            assert!(matches!(admitted(&config, request), Admission::Pass), "{method}");
+        }
+        for grpc in ["application/grpc", "application/grpc+proto", "Application/gRPC-Web"] {
+            let request = Request::post("/").header("content-type", grpc);
+            assert!(matches!(admitted(&config, request), Admission::Pass), "{grpc}");
+        }
+        let optional = Config { require_key: false, ..Config::default() };
+        assert!(matches!(admitted(&optional, Request::post("/")), Admission::Pass));
+    }
+
+    /// Fails when a malformed key passes where keys are optional.
+    #[test]
+    fn a_malformed_key_is_refused_even_where_keys_are_optional() {
+        for require_key in [true, false] {
+            let config = Config { require_key, ..Config::default() };
+            let request = Request::post("/").header("idempotency-key", "a,b");
+            assert!(matches!(admitted(&config, request), Admission::Refuse(_)));
+        }
+        assert!(matches!(admitted(&Config::default(), Request::post("/")), Admission::Refuse(_)));
+    }
+
+    /// Fails when `holds` compares only one of the two, or looks at the innermost claim only.
+    #[test]
+    fn a_claim_counts_for_its_own_store_and_scope() {
+        let (one, two) = (StoreId::random(), StoreId::random());
+        let mut extensions = Extensions::new();
+        Claimed::insert(&mut extensions, one, Arc::from("a"));
+        Claimed::insert(&mut extensions, two, Arc::from("b"));
+        let claimed = extensions.get::<Claimed>().expect("just inserted");
+        assert!(claimed.holds(one, "a") && claimed.holds(two, "b"));
+        assert!(!claimed.holds(one, "b") && !claimed.holds(two, "a"));
+    }
+}

@@ -1,0 +1,143 @@
+//! Whose request it is: by a principal that the service names, or else by the credentials the request carries.
+//!
+//! - With [`principal`](crate::IdempotencyLayer::principal), the principal is part of the record's id. Two principals
+//!   never meet, and a rotated token changes nothing.
+//! - Without it, the credential headers are hashed into a *second* fingerprint: the same request with other credentials
+//!   is refused with `caller-changed` and never answered with somebody else's response.
+//! - Credentials that change with each request (a signature, a DPoP proof) would make every retry look like another
+//!   caller. Without a principal they are refused at the first request, not surprised at the first retry.
+
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, COOKIE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName};
+
+use crate::hash::{FieldHasher, HashSecret};
+use crate::store::CallerFingerprint;
+
+/// Names the principal of a request; `None` is a request without one.
+pub(crate) type PrincipalOf = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
+
+/// What is known of a request's caller.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// The service named one, or said that there is none; goes into the record's id.
+    Principal(Option<String>),
+    /// The credentials as they came; goes into the second fingerprint.
+    Credentials { any: bool },
+    /// The credentials change with each request, and nobody said whose they are.
+    PerRequest,
+}
+
+pub(crate) fn caller(principal: Option<&PrincipalOf>, credentials: &[HeaderName], parts: &Parts) -> Caller {
+    if let Some(principal) = principal {
+        return Caller::Principal(principal(parts));
+    }
+    if changes_per_request(&parts.headers) {
+        return Caller::PerRequest;
+    }
+    Caller::Credentials { any: credentials.iter().any(|name| parts.headers.contains_key(name)) }
+}
+
+/// The second fingerprint: of the credentials, or of nothing where the principal says it all.
+pub(crate) fn caller_fingerprint(
+    secret: &HashSecret,
+    caller: &Caller,
+    credentials: &[HeaderName],
+    headers: &HeaderMap,
+) -> CallerFingerprint {
+    let mut hasher = FieldHasher::new(secret, "idempotency caller v1");
+    if matches!(caller, Caller::Credentials { .. }) {
+        for name in credentials {
+            hasher.field(name.as_str().as_bytes()).header(headers, name);
+        }
+    }
+    CallerFingerprint::from_bytes(hasher.finish())
+}
+
+/// The default credential headers.
+pub(crate) fn default_credentials() -> Vec<HeaderName> {
+    vec![AUTHORIZATION, COOKIE, HeaderName::from_static("x-api-key")]
+}
+
+fn changes_per_request(headers: &HeaderMap) -> bool {
+    let signed = headers.get_all(AUTHORIZATION).iter().any(|value| {
+        let value = value.as_bytes();
+        let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
+        PER_REQUEST_SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known))
+    });
+    signed || PER_REQUEST_HEADERS.iter().any(|name| headers.contains_key(*name))
+}
+
+/// `Authorization` schemes whose value is made anew for each request: AWS Signature Version 4, DPoP (RFC 9449), Digest
+/// (RFC 7616, whose `nc` counts up), and the drafts before HTTP Message Signatures.
+const PER_REQUEST_SCHEMES: [&[u8]; 4] = [b"AWS4-HMAC-SHA256", b"DPoP", b"Digest", b"Signature"];
+
+/// Headers that carry such a value by themselves: a DPoP proof (RFC 9449), HTTP Message Signatures (RFC 9421).
+const PER_REQUEST_HEADERS: [&str; 2] = ["dpop", "signature-input"];
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn parts(name: &str, value: &str) -> Parts {
+        Request::post("/").header(name, value).body(()).expect("a request").into_parts().0
+    }
+
+    fn fingerprint(parts: &Parts) -> CallerFingerprint {
+        let credentials = default_credentials();
+        let caller = caller(None, &credentials, parts);
+        caller_fingerprint(&HashSecret::default(), &caller, &credentials, &parts.headers)
+    }
+
+    /// Fails when a header is missing from `default_credentials`, or its name is not hashed with its value.
+    #[test]
+    fn each_credential_header_makes_another_caller() {
+        let callers = [
+            parts("authorization", "one"),
+            parts("authorization", "two"),
+            parts("cookie", "one"),
+            parts("x-api-key", "one"),
+            parts("accept", "one"),
+        ];
+        for (at, left) in callers.iter().enumerate() {
+            for right in &callers[at + 1..] {
+                assert_ne!(fingerprint(left), fingerprint(right));
+            }
+        }
+        assert_eq!(fingerprint(&parts("accept", "one")), fingerprint(&parts("accept", "two")));
+    }
+
+    /// Fails when any scheme or header is dropped from the lists, or compared with its case.
+    #[test]
+    fn credentials_made_for_one_request_are_recognised() {
+        for (name, value) in [
+            ("authorization", "AWS4-HMAC-SHA256 Credential=a"),
+            ("authorization", "dpop token"),
+            ("authorization", "Digest username=a"),
+            ("authorization", "signature keyId=a"),
+            ("dpop", "proof"),
+            ("signature-input", "sig1=()"),
+        ] {
+            assert_eq!(caller(None, &[], &parts(name, value)), Caller::PerRequest, "{name}: {value}");
+        }
+        for value in ["Bearer Signature", "Basic Zm9v", "SignatureX a"] {
+            assert_ne!(caller(None, &[], &parts("authorization", value)), Caller::PerRequest, "{value}");
+        }
+    }
+
+    /// Fails when `caller_fingerprint` hashes credentials under a principal.
+    #[test]
+    fn a_principal_outweighs_credentials() {
+        let principal: PrincipalOf = Arc::new(|_| Some("alice".to_owned()));
+        let credentials = default_credentials();
+        let of = |parts: &Parts| {
+            let caller = caller(Some(&principal), &credentials, parts);
+            caller_fingerprint(&HashSecret::default(), &caller, &credentials, &parts.headers)
+        };
+        assert_eq!(of(&parts("authorization", "one")), of(&parts("authorization", "dpop two")));
+    }
+}

@@ -1,0 +1,132 @@
+//! A request's body is read whole before its key is claimed, so that no claim is ever made for half a request.
+//!
+//! Reading ends early when the body breaks off, when its length is not the one that `content-length` announced, when
+//! it is larger than the cap, or when the layer holds as many bytes as it may. In each case nothing has been claimed.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, HeaderValue};
+use http_body::Body;
+use idempotency_shared::Problem;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::body::poll_bytes;
+use crate::collect::join;
+
+/// A body, and the right to hold so many bytes.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) body: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
+    /// Given back when the run is over.
+    pub(crate) buffered: Option<OwnedSemaphorePermit>,
+}
+
+/// Reads a body of at most `cap` bytes, while `budget` has room for it.
+pub(crate) async fn read<B: Body>(
+    body: B,
+    headers: &HeaderMap,
+    cap: usize,
+    budget: &Arc<Semaphore>,
+) -> Result<Intake, Problem> {
+    let too_large = || Problem::request_too_large(cap as u64);
+    let announced = headers.get(CONTENT_LENGTH).and_then(announced_length);
+    if announced.is_some_and(|length| length > cap as u64) || body.size_hint().lower() > cap as u64 {
+        return Err(too_large());
+    }
+    let mut body = pin!(body);
+    let mut chunks = VecDeque::new();
+    let mut bytes = 0_usize;
+    let mut trailers = None;
+    let mut buffered: Option<OwnedSemaphorePermit> = None;
+    while let Some(frame) = std::future::poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await {
+        let Ok(frame) = frame else { return Err(Problem::body_unreadable()) };
+        let data = match frame.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok();
+                continue;
+            }
+        };
+        bytes = bytes.saturating_add(data.len());
+        if bytes > cap {
+            return Err(too_large());
+        }
+        let permits = u32::try_from(data.len()).map_err(|_| too_large())?;
+        let permit = Arc::clone(budget).try_acquire_many_owned(permits).map_err(|_| Problem::overloaded())?;
+        match &mut buffered {
+            Some(buffered) => buffered.merge(permit),
+            None => buffered = Some(permit),
+        }
+        chunks.push_back(data);
+    }
+    if announced.is_some_and(|length| length != bytes as u64) {
+        return Err(Problem::body_unreadable());
+    }
+    Ok(Intake { body: join(chunks, bytes), trailers, buffered })
+}
+
+fn announced_length(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full, StreamBody};
+    use idempotency_shared::ProblemCode;
+
+    use super::*;
+
+    async fn read_chunks(
+        chunks: &'static [&'static str],
+        length: Option<u64>,
+        budget: usize,
+    ) -> Result<Bytes, ProblemCode> {
+        let frames = chunks.iter().map(|chunk| {
+            if *chunk == "!" { Err("broken") } else { Ok(http_body::Frame::data(Bytes::from_static(chunk.as_bytes()))) }
+        });
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let headers = length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))).into_iter().collect();
+        let budget = Arc::new(Semaphore::new(budget));
+        let before = budget.available_permits();
+        let intake = read(body, &headers, 6, &budget).await;
+        let held = before - budget.available_permits();
+        match intake {
+            Ok(intake) => {
+                assert_eq!(held, intake.body.len());
+                Ok(intake.body)
+            }
+            Err(problem) => {
+                assert_eq!(held, 0, "what is refused holds nothing");
+                Err(problem.code())
+            }
+        }
+    }
+
+    /// Fails when any of the four checks in `read` is left out.
+    #[tokio::test]
+    async fn only_whole_bodies_within_bounds_are_taken() {
+        assert_eq!(read_chunks(&["ab", "cdef"], None, 9).await, Ok(Bytes::from_static(b"abcdef")));
+        assert_eq!(read_chunks(&[], Some(0), 0).await, Ok(Bytes::new()));
+        assert_eq!(read_chunks(&["ab", "!"], None, 9).await, Err(ProblemCode::BodyUnreadable));
+        assert_eq!(read_chunks(&["ab"], Some(3), 9).await, Err(ProblemCode::BodyUnreadable));
+        assert_eq!(read_chunks(&["abc"], Some(2), 9).await, Err(ProblemCode::BodyUnreadable));
+        assert_eq!(read_chunks(&["abcdef", "g"], None, 9).await, Err(ProblemCode::RequestTooLarge));
+        assert_eq!(read_chunks(&["a"], Some(7), 9).await, Err(ProblemCode::RequestTooLarge));
+        assert_eq!(read_chunks(&["abc", "def"], None, 5).await, Err(ProblemCode::Overloaded));
+    }
+
+    /// Fails when `trailers` is not set.
+    #[tokio::test]
+    async fn trailers_are_kept() {
+        let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("1"))]);
+        let sent = trailers.clone();
+        let body = Full::new(Bytes::from_static(b"a")).with_trailers(async move { Some(Ok(sent)) });
+        let intake = read(body, &HeaderMap::new(), 6, &Arc::new(Semaphore::new(9))).await.expect("a body");
+        assert_eq!(intake.trailers, Some(trailers));
+    }
+}

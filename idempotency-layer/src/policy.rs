@@ -1,0 +1,140 @@
+//! What becomes of a key when its handler has answered: recorded, free again, forgotten, or held.
+//!
+//! A pure table. [`outcome`] reads the response, [`settlement`] adds what the layer was told and what the run did:
+//!
+//! | response | outcome | settlement |
+//! |---|---|---|
+//! | 2xx, 3xx, and a 4xx that is a result (402 404 409 410 412 …) | [`Record`](Outcome::Record) | recorded |
+//! | 400 401 403 405 406 411 413 414 415 422 426 428 431; 404 and 405 of no route | [`NothingRan`](Outcome::NothingRan) | forgotten, so that a mended request may use the key; freed if the run could have done something |
+//! | 425 429 | [`Free`](Outcome::Free) | freed: the same request may run, as the next attempt |
+//! | 408, 5xx, a panic, an error, an aborted handler | [`Unknown`](Outcome::Unknown) | freed, or held under [`UnknownOutcome::Hold`] |
+//!
+//! "Could have done something" is: a transaction was given away, or this is not the first attempt, so that an earlier
+//! run may have left effects behind and the key must go on meaning this request.
+
+use http::StatusCode;
+
+use crate::store::UnknownOutcome;
+
+/// What a response says about the run, for the key.
+///
+/// Put one into the response's extensions to overrule the table in the [module docs](self):
+///
+/// ```
+/// use http::{Response, StatusCode};
+/// use idempotency_layer::Outcome;
+///
+/// // A 422 that the rules of the business came to: every retry gets it.
+/// let mut response = Response::new(());
+/// *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
+/// response.extensions_mut().insert(Outcome::Record);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// This is the result. Every retry gets it.
+    Record,
+    /// Nothing happened, and a changed request may use the key.
+    NothingRan,
+    /// Nothing happened, and the same request may run again.
+    Free,
+    /// Something may or may not have happened.
+    Unknown,
+}
+
+/// What the layer knows of the run beside its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunFacts {
+    pub(crate) attempt: u32,
+    pub(crate) gave_transaction: bool,
+    /// The request came through a router, and no route was for it.
+    pub(crate) unrouted: bool,
+    pub(crate) unknown: UnknownOutcome,
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    Record,
+    Forget,
+    Release,
+    Hold,
+}
+
+/// Reads a status.
+pub(crate) fn outcome(status: StatusCode, unrouted: bool) -> Outcome {
+    match status.as_u16() {
+        404 if unrouted => Outcome::NothingRan,
+        400 | 401 | 403 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 426 | 428 | 431 => Outcome::NothingRan,
+        425 | 429 => Outcome::Free,
+        408 | 500.. => Outcome::Unknown,
+        _ => Outcome::Record,
+    }
+}
+
+/// Decides what is written for an outcome.
+pub(crate) fn settlement(outcome: Outcome, facts: &RunFacts) -> Settlement {
+    match outcome {
+        Outcome::Record => Settlement::Record,
+        Outcome::NothingRan if facts.attempt == 1 && !facts.gave_transaction => Settlement::Forget,
+        Outcome::NothingRan | Outcome::Free => Settlement::Release,
+        Outcome::Unknown => match facts.unknown {
+            UnknownOutcome::Hold => Settlement::Hold,
+            UnknownOutcome::Rerun => Settlement::Release,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FACTS: RunFacts =
+        RunFacts { attempt: 1, gave_transaction: false, unrouted: false, unknown: UnknownOutcome::Rerun };
+
+    fn settle(status: u16, facts: RunFacts) -> Settlement {
+        let status = StatusCode::from_u16(status).expect("a status");
+        settlement(outcome(status, facts.unrouted), &facts)
+    }
+
+    /// Fails when any status moves to another row.
+    #[test]
+    fn every_status_has_its_row() {
+        for status in 100..1000 {
+            let expected = match status {
+                400 | 401 | 403 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 426 | 428 | 431 => Settlement::Forget,
+                408 | 425 | 429 | 500..=999 => Settlement::Release,
+                _ => Settlement::Record,
+            };
+            assert_eq!(settle(status, FACTS), expected, "{status}");
+        }
+    }
+
+    /// Fails when `settlement` leaves out either condition of the forget.
+    #[test]
+    fn a_run_that_could_have_done_something_is_not_forgotten() {
+        assert_eq!(settle(400, RunFacts { attempt: 2, ..FACTS }), Settlement::Release);
+        assert_eq!(settle(400, RunFacts { gave_transaction: true, ..FACTS }), Settlement::Release);
+    }
+
+    /// Fails when Hold holds what is known, or frees what is not.
+    #[test]
+    fn hold_holds_what_is_unknown_and_nothing_else() {
+        let hold = RunFacts { unknown: UnknownOutcome::Hold, ..FACTS };
+        for status in [408, 500, 503, 599] {
+            assert_eq!(settle(status, hold), Settlement::Hold, "{status}");
+        }
+        for status in [425, 429] {
+            assert_eq!(settle(status, hold), Settlement::Release, "{status}");
+        }
+        assert_eq!(settle(201, hold), Settlement::Record);
+        assert_eq!(settle(400, hold), Settlement::Forget);
+    }
+
+    /// Fails when a 404 is forgotten everywhere, or nowhere.
+    #[test]
+    fn a_404_is_a_result_unless_no_route_was_found() {
+        assert_eq!(settle(404, FACTS), Settlement::Record);
+        assert_eq!(settle(404, RunFacts { unrouted: true, ..FACTS }), Settlement::Forget);
+    }
+}

@@ -1,0 +1,309 @@
+//! One run of one key: the handler, its response, the record, the answer.
+//!
+//! It is a task of its own. A client that disconnects does not end it; it is awaited by the layer's tracker, and its
+//! place in the layer's bounds is free when it is over. What it does after the handler, in this order:
+//!
+//! 1. The response's body is read, as far as [`collect`](crate::collect) goes.
+//! 2. The slot of the transaction is closed. One that is still out is rolled back.
+//! 3. The policy says what becomes of the key.
+//! 4. In a transaction, a response below 400 is recorded and committed. Everything else is written beside it, after a
+//!    rollback.
+//! 5. The client is answered. Only what the store has confirmed is answered as success.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, response};
+use http_body::Body;
+use idempotency_shared::{IdempotencyKey, Problem};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use crate::admission::Claimed;
+use crate::body::{RequestBody, ResponseBody};
+use crate::collect::{Collected, collect, uncollectable};
+use crate::heartbeat::Heartbeat;
+use crate::intake::Intake;
+use crate::operation::Operation;
+use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
+use crate::replay::stored;
+use crate::service::{Admitted, Shared};
+use crate::settle::{Step, settle};
+use crate::store::{Commit, Completion, Lease, Store, StoreErrorKind, Tombstone, Write};
+use crate::transaction::{Closed, Open};
+
+/// Where a run's answer goes; its receiver is gone when the client is.
+type Answer<RB, E> = oneshot::Sender<Result<Response<ResponseBody<RB>>, E>>;
+
+/// A run whose key is claimed.
+pub(crate) struct Run<St> {
+    shared: Arc<Shared<St>>,
+    operation: Operation,
+    heartbeat: Heartbeat,
+}
+
+impl<St: Store> Run<St> {
+    /// The run of a lease that counts from `since`.
+    pub(crate) fn new(
+        shared: Arc<Shared<St>>,
+        lease: Lease,
+        attempt: u32,
+        since: Instant,
+        key: IdempotencyKey,
+    ) -> Self {
+        let lost = CancellationToken::new();
+        let heartbeat = Heartbeat::start(shared.store.clone(), lease, since, lost.clone());
+        let scope = Arc::clone(&shared.config.scope);
+        let operation = Operation::new(key, scope, attempt, lease, shared.store.identity(), lost);
+        Self { shared, operation, heartbeat }
+    }
+
+    /// Calls the handler and sees it through to the record and the answer.
+    pub(crate) async fn drive<Svc, B, RB>(
+        self,
+        mut inner: Svc,
+        mut parts: Parts,
+        intake: Intake,
+        answer: Answer<RB, Svc::Error>,
+        admitted: Admitted,
+    ) where
+        Svc: Service<Request<RequestBody<B>>, Response = Response<RB>>,
+        B: Body,
+        RB: Body,
+    {
+        tracing::debug!(operation = ?self.operation, "a run begins");
+        let method = parts.method.clone();
+        let unrouted = is_unrouted(&parts);
+        Claimed::insert(&mut parts.extensions, self.shared.store.identity(), Arc::clone(&self.shared.config.scope));
+        parts.extensions.insert(self.operation.clone());
+        let request = Request::from_parts(parts, RequestBody::read(intake.body, intake.trailers));
+        let cap = self.shared.config.max_response_body;
+        let handler = async move {
+            let (parts, body) = inner.call(request).await?.into_parts();
+            let collected = match uncollectable(&method, &parts) {
+                Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
+                None => collect(body, cap).await,
+            };
+            Ok((parts, collected))
+        };
+        // A handler that panics is dropped here with all it held, so nothing half done is seen again.
+        let ran = match AssertUnwindSafe(handler).catch_unwind().await {
+            Ok(Ok((parts, collected))) => Ran::Answered(parts, collected),
+            Ok(Err(error)) => Ran::Failed(error),
+            Err(_) => Ran::Panicked,
+        };
+        self.finish(ran, unrouted, answer).await;
+        drop((intake.buffered, admitted));
+    }
+
+    /// Writes what the policy says of a run, and answers.
+    async fn finish<RB: Body, E>(self, ran: Ran<RB, E>, unrouted: bool, answer: Answer<RB, E>) {
+        let closed = self.operation.slot().close();
+        let facts = RunFacts {
+            attempt: self.operation.attempt(),
+            gave_transaction: matches!(closed, Closed::Transaction(_)),
+            unrouted,
+            unknown: self.shared.config.unknown,
+        };
+        let verdict = Verdict::of(ran, &facts, matches!(closed, Closed::BeginFailed));
+        match closed {
+            Closed::Transaction(open) if !open.is_back() => {
+                tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                open.roll_back(self.operation.lease()).await;
+                self.settle(Verdict::refused(Problem::transaction_lost()), answer).await;
+            }
+            Closed::Transaction(open) if verdict.commits() => self.commit(&*open, verdict, answer).await,
+            Closed::Transaction(open) => {
+                open.roll_back(self.operation.lease()).await;
+                self.settle(verdict, answer).await;
+            }
+            Closed::Unused | Closed::BeginFailed => self.settle(verdict, answer).await,
+        }
+    }
+
+    /// Records and commits in the handler's transaction.
+    async fn commit<RB: Body, E>(self, open: &dyn Open, verdict: Verdict<RB, E>, answer: Answer<RB, E>) {
+        let Self { shared, operation, heartbeat } = self;
+        // A renewal that comes between would conflict with the very row that is about to be written.
+        heartbeat.stop().await;
+        let lease = operation.lease();
+        let Step::Complete(completion) = &verdict.step else {
+            unreachable!("only a completion commits");
+        };
+        let deadline = Instant::now() + shared.config.record_deadline;
+        let committed = match timeout_at(deadline, open.complete(lease, completion)).await {
+            Ok(Ok(commit)) => Some(commit),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %error, kind = ?error.kind(), "a commit got no answer");
+                confirm(open, lease, deadline).await
+            }
+            Err(_) => confirm(open, lease, deadline + shared.config.record_deadline).await,
+        };
+        tracing::debug!(operation = ?operation, commit = ?committed, "a run's transaction has ended");
+        let problem = match committed {
+            Some(Commit::Committed) => None,
+            Some(Commit::Fenced) => Some(Problem::lease_lost()),
+            Some(Commit::Lost) => Some(Problem::transaction_lost()),
+            Some(Commit::Aborted) => Some(Problem::transaction_failed()),
+            None => Some(Problem::store_unavailable()),
+        };
+        // Nothing of it is in the database, so the key is free at once.
+        if matches!(committed, Some(Commit::Lost | Commit::Aborted)) {
+            let released = timeout_at(
+                Instant::now() + shared.config.record_deadline,
+                settle(&shared.store, lease, &Step::Release),
+            );
+            if released.await.is_err() {
+                tracing::warn!(operation = ?operation, "a key could not be freed; its lease will lapse");
+            }
+        }
+        let response = match problem {
+            None => verdict.answer,
+            Some(problem) => Ok(shared.refuse(problem)),
+        };
+        send(answer, response);
+    }
+
+    /// Writes the record by itself, and answers.
+    async fn settle<RB: Body, E>(self, verdict: Verdict<RB, E>, answer: Answer<RB, E>) {
+        let Self { shared, operation, heartbeat } = self;
+        let Verdict { step, answer: response, .. } = verdict;
+        let is_result = matches!(step, Step::Complete(_));
+        let deadline = Instant::now() + shared.config.record_deadline;
+        let mut settled = std::pin::pin!(settle(&shared.store, operation.lease(), &step));
+        let written = timeout_at(deadline, &mut settled).await;
+        tracing::debug!(operation = ?operation, written = ?written, "a run has ended");
+        let is_lost = match written {
+            Ok(Some(Write::Done)) => false,
+            Ok(Some(Write::Fenced)) => true,
+            Ok(None) | Err(_) => operation.cancellation().is_cancelled(),
+        };
+        // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
+        let response = if is_lost && is_result { Ok(shared.refuse(Problem::lease_lost())) } else { response };
+        send(answer, response);
+        if written.is_err() {
+            tracing::error!(operation = ?operation, "answered before the record was confirmed; going on to write it");
+            let written = settled.await;
+            tracing::info!(operation = ?operation, written = ?written, "a late record was decided");
+        }
+        // Until here: a run whose record is not written yet still keeps others out.
+        drop(heartbeat);
+    }
+}
+
+/// How a handler ended.
+#[expect(clippy::large_enum_variant, reason = "made once for each run and taken apart at once")]
+enum Ran<RB: Body, E> {
+    Answered(response::Parts, Collected<RB>),
+    Failed(E),
+    Panicked,
+}
+
+/// What is to be written for a run, and what its client gets once it is.
+struct Verdict<RB: Body, E> {
+    step: Step,
+    answer: Result<Response<ResponseBody<RB>>, E>,
+    is_success: bool,
+}
+
+impl<RB: Body, E> Verdict<RB, E> {
+    fn of(ran: Ran<RB, E>, facts: &RunFacts, begin_failed: bool) -> Self {
+        let (parts, collected) = match ran {
+            Ran::Answered(parts, collected) => (parts, collected),
+            Ran::Failed(error) => {
+                let step = Step::without_response(settlement(Outcome::Unknown, facts));
+                return Self { step, answer: Err(error), is_success: false };
+            }
+            Ran::Panicked => {
+                tracing::error!("a keyed handler panicked; its outcome is unknown");
+                let step = Step::without_response(settlement(Outcome::Unknown, facts));
+                return Self { step, ..Self::refused(Problem::handler_panicked()) };
+            }
+        };
+        // Whatever the handler made of the error: nothing was written, and a retry may get its transaction.
+        if begin_failed && parts.status.is_server_error() {
+            return Self::refused(Problem::transaction_failed());
+        }
+        let declared = parts.extensions.get::<Outcome>().copied();
+        let outcome = declared.unwrap_or_else(|| outcome(parts.status, facts.unrouted));
+        let settlement = settlement(outcome, facts);
+        let is_success = parts.status.is_success() || parts.status.is_redirection() || parts.status.is_informational();
+        let tombstone = |reason| Completion::Tombstone(Tombstone { status: parts.status, reason });
+        let (settlement, completion, body) = match collected {
+            Collected::Whole { data, trailers } => {
+                let body = ResponseBody::whole(data.clone(), trailers.clone());
+                (settlement, response_completion(settlement, &parts, data, trailers), body)
+            }
+            Collected::Unfinished { reason, body } => (settlement, Some(tombstone(reason)), body),
+            // A result that nobody has seen whole is no result.
+            Collected::Failed { body } if settlement == Settlement::Record => {
+                (crate::policy::settlement(Outcome::Unknown, facts), None, body)
+            }
+            Collected::Failed { body } => (settlement, None, body),
+        };
+        let step = match (settlement, completion) {
+            (Settlement::Record, Some(completion)) => Step::Complete(completion),
+            (settlement, _) => Step::without_response(settlement),
+        };
+        Self { step, answer: Ok(Response::from_parts(parts, body)), is_success }
+    }
+
+    /// A run that did nothing and answers with a problem: its key is free.
+    fn refused(problem: Problem) -> Self {
+        Self { step: Step::Release, answer: Ok(crate::refusal::refusal(problem, None)), is_success: false }
+    }
+
+    fn commits(&self) -> bool {
+        self.is_success && matches!(self.step, Step::Complete(_))
+    }
+}
+
+/// Only what is recorded is copied.
+fn response_completion(
+    settlement: Settlement,
+    parts: &response::Parts,
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+) -> Option<Completion> {
+    (settlement == Settlement::Record).then(|| Completion::Response(Arc::new(stored(parts, data, trailers))))
+}
+
+/// Asks until the deadline what became of a commit. `None`: that could not be established.
+async fn confirm(open: &dyn Open, lease: &Lease, deadline: Instant) -> Option<Commit> {
+    let asked = async {
+        loop {
+            match open.confirm(lease).await {
+                Ok(commit) => return Some(commit),
+                Err(error) if error.kind() == StoreErrorKind::Unavailable => sleep(CONFIRM_PAUSE).await,
+                Err(_) => return None,
+            }
+        }
+    };
+    timeout_at(deadline, asked).await.ok().flatten()
+}
+
+/// A request that came through an axum router to no route of it.
+#[cfg(feature = "axum")]
+fn is_unrouted(parts: &Parts) -> bool {
+    use axum::extract::{MatchedPath, OriginalUri};
+    parts.extensions.get::<OriginalUri>().is_some() && parts.extensions.get::<MatchedPath>().is_none()
+}
+
+#[cfg(not(feature = "axum"))]
+fn is_unrouted(_: &Parts) -> bool {
+    false
+}
+
+fn send<RB: Body, E>(answer: Answer<RB, E>, response: Result<Response<ResponseBody<RB>>, E>) {
+    if answer.send(response).is_err() {
+        tracing::debug!("the client of a run has gone; its retry gets the record");
+    }
+}
+
+const CONFIRM_PAUSE: Duration = Duration::from_millis(50);

@@ -1,0 +1,261 @@
+//! The service: a request passes, is answered at once, or is read, claimed and run.
+//!
+//! One request's way through the files of this crate:
+//!
+//! ```text
+//! admission ── passes ─────────────────────────────────────► inner service
+//!     │ keyed
+//! intake (the body, whole) ─► fingerprint, caller ─► claim ── anything but `Acquired` ─► replay, refusal
+//!                                                      │
+//!                                     run (a task of its own, with its heartbeat)
+//!                                                      │
+//!                         handler ─► collect ─► policy ─► settle (the record) ─► the client's answer
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response};
+use http_body::Body;
+use idempotency_shared::{IdempotencyKey, Problem};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tower_service::Service;
+use tracing::Instrument;
+
+use crate::admission::{Admission, admit};
+use crate::adopted::Adopted;
+use crate::body::{RequestBody, ResponseBody};
+use crate::caller::{Caller, caller, caller_fingerprint};
+use crate::config::Config;
+use crate::fingerprint::Fingerprinted;
+use crate::future::ResponseFuture;
+use crate::hash::record_id;
+use crate::intake::{self, Intake};
+use crate::refusal::refusal;
+use crate::replay::replay;
+use crate::run::Run;
+use crate::store::{Claim, ClaimRequest, Lease, LeaseId, Store, StoreError, StoreErrorKind};
+use crate::undo::undo;
+
+/// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+#[derive(Clone, Debug)]
+pub struct Idempotency<Svc, St> {
+    inner: Svc,
+    shared: Arc<Shared<St>>,
+}
+
+impl<Svc, St> Idempotency<Svc, St> {
+    pub(crate) fn new(inner: Svc, shared: Shared<St>) -> Self {
+        Self { inner, shared: Arc::new(shared) }
+    }
+}
+
+/// What all clones of a service have in common.
+#[derive(Debug)]
+pub(crate) struct Shared<St> {
+    pub(crate) store: St,
+    pub(crate) config: Config,
+    running: Arc<Semaphore>,
+    buffered: Arc<Semaphore>,
+    tracker: TaskTracker,
+    documentation: Option<HeaderValue>,
+    warned_of_anonymous: AtomicBool,
+}
+
+impl<St> Shared<St> {
+    pub(crate) fn new(
+        store: St,
+        config: Config,
+        running: Arc<Semaphore>,
+        buffered: Arc<Semaphore>,
+        tracker: TaskTracker,
+    ) -> Self {
+        let documentation = config.documentation_link();
+        Self { store, config, running, buffered, tracker, documentation, warned_of_anonymous: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn refuse<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
+        tracing::debug!(scope = %self.config.scope, code = problem.code().as_str(), "a keyed request was refused");
+        refusal(problem, self.documentation.as_ref())
+    }
+}
+
+impl<Svc, St, B, RB> Service<Request<B>> for Idempotency<Svc, St>
+where
+    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Clone + Send + 'static,
+    Svc::Future: Send + 'static,
+    Svc::Error: Send + 'static,
+    St: Store,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Send,
+    RB: Body + Send + 'static,
+    RB::Data: Send,
+    RB::Error: Send,
+{
+    type Response = Response<ResponseBody<RB>>;
+    type Error = Svc::Error;
+    type Future = ResponseFuture<Svc::Future, RB, Svc::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let shared = &self.shared;
+        let store = shared.store.identity();
+        match admit(&shared.config, store, request.method(), request.headers(), request.extensions()) {
+            Admission::Pass => ResponseFuture::passed(self.inner.call(request.map(RequestBody::client))),
+            Admission::Refuse(problem) => ResponseFuture::answered(shared.refuse(problem)),
+            Admission::Run(key) => {
+                // The service that was polled ready is the one that is called; its clone waits for the next request.
+                let clone = self.inner.clone();
+                let ready = std::mem::replace(&mut self.inner, clone);
+                ResponseFuture::keyed(Box::pin(keyed(Arc::clone(shared), ready, request, key)))
+            }
+        }
+    }
+}
+
+/// Reads a keyed request. Dropped in here, it has left nothing behind.
+async fn keyed<Svc, St, B, RB>(
+    shared: Arc<Shared<St>>,
+    inner: Svc,
+    request: Request<B>,
+    key: IdempotencyKey,
+) -> Result<Response<ResponseBody<RB>>, Svc::Error>
+where
+    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
+    Svc::Future: Send + 'static,
+    Svc::Error: Send + 'static,
+    St: Store,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    RB: Body + Send + 'static,
+    RB::Data: Send,
+    RB::Error: Send,
+{
+    let (parts, body) = request.into_parts();
+    let config = &shared.config;
+    let caller = caller(config.principal.as_ref(), &config.credentials, &parts);
+    match &caller {
+        Caller::PerRequest => {
+            tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
+            return Ok(shared.refuse(Problem::principal_required()));
+        }
+        Caller::Principal(None) | Caller::Credentials { any: false } => shared.warn_of_anonymous(),
+        Caller::Principal(Some(_)) | Caller::Credentials { any: true } => {}
+    }
+    let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
+        Ok(intake) => intake,
+        Err(problem) => return Ok(shared.refuse(problem)),
+    };
+    let Ok(permit) = Arc::clone(&shared.running).try_acquire_owned() else {
+        return Ok(shared.refuse(Problem::overloaded()));
+    };
+    // The token first: a tracker that is closed after this waits for the run.
+    let tracked = shared.tracker.token();
+    if shared.tracker.is_closed() {
+        return Ok(shared.refuse(Problem::draining()));
+    }
+    let request = shared.claim_request(&parts, &intake.body, &caller, &key);
+    let admitted = Admitted { _running: permit, _tracked: tracked };
+    Adopted::new(claimed(Arc::clone(&shared), inner, request, parts, intake, key, admitted)).await
+}
+
+/// What a run holds of the layer's bounds until it is over.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    _running: OwnedSemaphorePermit,
+    _tracked: TaskTrackerToken,
+}
+
+/// Claims the key and, as its holder, runs. Goes on without the client.
+async fn claimed<Svc, St, B, RB>(
+    shared: Arc<Shared<St>>,
+    inner: Svc,
+    request: ClaimRequest,
+    parts: Parts,
+    intake: Intake,
+    key: IdempotencyKey,
+    admitted: Admitted,
+) -> Result<Response<ResponseBody<RB>>, Svc::Error>
+where
+    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
+    Svc::Future: Send + 'static,
+    Svc::Error: Send + 'static,
+    St: Store,
+    B: Body + Send + 'static,
+    RB: Body + Send + 'static,
+    RB::Data: Send,
+    RB::Error: Send,
+{
+    let sent = Instant::now();
+    let claim = match timeout(shared.config.record_deadline, shared.store.claim(&request)).await {
+        Ok(claim) => claim,
+        Err(_) => Err(StoreError::new(StoreErrorKind::Unavailable)),
+    };
+    let problem = match claim {
+        Ok(Claim::Acquired(acquired)) => {
+            let (answer, answered) = oneshot::channel();
+            let run = Run::new(shared, request.lease, acquired.attempt, sent + acquired.queued, key);
+            tokio::spawn(run.drive(inner, parts, intake, answer, admitted).in_current_span());
+            // A run that ends without an answer was aborted: nobody knows what it did.
+            return answered.await.unwrap_or_else(|_| Ok(refusal(Problem::handler_panicked(), None)));
+        }
+        Ok(Claim::Recorded(response)) => return Ok(replay(&response)),
+        Ok(Claim::InFlight { age }) => Problem::in_flight(age),
+        Ok(Claim::Unavailable(tombstone)) => Problem::response_unavailable(tombstone.status),
+        Ok(Claim::Held) => Problem::outcome_unknown(request.lease.record.to_string()),
+        Ok(Claim::Reused) => Problem::key_reused(),
+        Ok(Claim::CallerChanged) => Problem::caller_changed(),
+        Err(error) => {
+            tracing::error!(scope = %shared.config.scope, error = %error, kind = ?error.kind(), "a claim failed");
+            match error.kind() {
+                StoreErrorKind::Corrupt | StoreErrorKind::Newer => Problem::record_unreadable(),
+                _ => {
+                    tokio::spawn(undo(shared.store.clone(), request).in_current_span());
+                    Problem::store_unavailable()
+                }
+            }
+        }
+    };
+    Ok(shared.refuse(problem))
+}
+
+impl<St: Store> Shared<St> {
+    fn claim_request(&self, parts: &Parts, body: &Bytes, caller: &Caller, key: &IdempotencyKey) -> ClaimRequest {
+        let config = &self.config;
+        let principal = match caller {
+            Caller::Principal(principal) => principal.as_deref(),
+            Caller::Credentials { .. } | Caller::PerRequest => None,
+        };
+        ClaimRequest {
+            lease: Lease {
+                record: record_id(&config.secret, &config.scope, principal, key.as_str()),
+                id: LeaseId::random(),
+                duration: config.lease,
+            },
+            fingerprint: config.fingerprint.of(&Fingerprinted::new(parts, body, &config.secret)),
+            caller: caller_fingerprint(&config.secret, caller, &config.credentials, &parts.headers),
+            retention: config.retention,
+            policy: config.lapse_policy(),
+        }
+    }
+
+    fn warn_of_anonymous(&self) {
+        if !self.config.anonymous && !self.warned_of_anonymous.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                scope = %self.config.scope,
+                "a keyed request carries no credentials, so that all such callers share their keys; \
+                 set a principal, or `.anonymous(true)` if that is meant"
+            );
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A claim without an answer is taken back, so that the client's retry need not wait for a lease that nobody holds.
+//!
+//! The claim is sent again: it has the same id, so the store answers as it would have the first time. What it says was
+//! acquired has not run and is given back. A first attempt is forgotten; at a later one the key must go on meaning its
+//! request, and it is freed. When the store stays away the lease lapses, which is the same, only later.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::store::{Claim, ClaimRequest, Store, StoreError, Write};
+
+pub(crate) async fn undo(store: impl Store, request: ClaimRequest) {
+    let until = Instant::now() + request.lease.duration;
+    let mut pause = FIRST_PAUSE;
+    while Instant::now() < until {
+        sleep(pause).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+        match give_back(&store, &request).await {
+            // Fenced means that it is somebody else's by now, which is as good.
+            Ok(Write::Done | Write::Fenced) => return,
+            Err(error) => tracing::debug!(error = %error, "a claim without an answer could not be taken back yet"),
+        }
+    }
+}
+
+async fn give_back(store: &impl Store, request: &ClaimRequest) -> Result<Write, StoreError> {
+    match store.claim(request).await? {
+        Claim::Acquired(acquired) if acquired.attempt == 1 => store.forget(&request.lease).await,
+        Claim::Acquired(_) => store.release(&request.lease).await,
+        _ => Ok(Write::Done),
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
