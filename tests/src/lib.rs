@@ -1,1 +1,20 @@
-//! Placeholder.
+//! What the tests of the suite stand on: servers of their own as child processes, stores with faults, a bank to rob.
+//!
+//! - [`server`]: a child process that is started, killed, paused and resumed, and never outlives its test.
+//! - [`client`]: keyed requests over a socket, and one that goes on until it has its answer.
+//! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
+//! - [`failpoint`]: where on its way a request stops, to be killed there.
+//! - [`gate`]: a handler that enters and leaves when the test says so.
+//! - [`stores`]: the embedded stores on a clock that the test moves.
+//! - [`bank`]: accounts and transfers in one SQLite file, whose sum never changes.
+//!
+//! Nothing here depends on a server that happens to run.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test an unwrap is an assertion")]
+
+pub mod bank;
+pub mod client;
+pub mod failpoint;
+pub mod gate;
+pub mod hooked;
+pub mod server;
+pub mod stores;

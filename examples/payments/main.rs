@@ -1,0 +1,156 @@
+//! A payments service that can be killed at any moment without charging twice or losing what it answered.
+//!
+//! - `POST /payments` with `{"amount": 1050, "currency": "EUR"}` (in the currency's smallest unit), an
+//!   `Idempotency-Key` and an `x-account` writes one line into the ledger, however often it is sent.
+//! - `GET /ledger` shows every line.
+//!
+//! On SQLite the line and the record of the answer are committed in one transaction: after a `kill -9` there are both
+//! or none, and the retry gets the same answer or makes the payment. In memory both are gone together with the process.
+//!
+//! `x-account` stands for what authentication would have established; a service behind a gateway reads it there.
+
+mod ledger;
+mod payment;
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use clap::Parser;
+use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, SharedStore};
+use tokio_util::task::TaskTracker;
+
+use crate::ledger::{Ledger, LedgerError};
+use crate::payment::{Order, Payment};
+
+/// An idempotent payments service.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Where to listen; port 0 picks a free one.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Where records and ledger live: `memory` or `sqlite:PATH`.
+    #[arg(long, default_value = "memory")]
+    store: StoreOption,
+    /// How long a dead process keeps a key, in seconds.
+    #[arg(long, default_value_t = 30.0)]
+    lease: f64,
+}
+
+#[derive(Clone, Debug)]
+enum StoreOption {
+    Memory,
+    Sqlite(String),
+}
+
+impl FromStr for StoreOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "memory" => Ok(Self::Memory),
+            Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(text.to_owned())),
+            _ => Err("expected `memory` or `sqlite:PATH`".to_owned()),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let options = Options::parse();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+
+    let (ledger, store) = match &options.store {
+        StoreOption::Memory => (Ledger::memory(), SharedStore::new(MemoryStore::new())),
+        StoreOption::Sqlite(url) => {
+            let (ledger, store) = ledger::sqlite(url).await?;
+            (ledger, SharedStore::new(store))
+        }
+    };
+    let runs = TaskTracker::new();
+    let layer = IdempotencyLayer::new(store)
+        .scope("payment:create")
+        .principal(account_of)
+        .lease(Duration::try_from_secs_f64(options.lease)?)
+        .tracker(runs.clone())
+        .validate()?;
+    let app = Router::new().route("/payments", post(pay)).route("/ledger", get(show)).layer(layer).with_state(ledger);
+
+    let listener = tokio::net::TcpListener::bind(options.listen).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app).with_graceful_shutdown(interrupted()).await?;
+    // No new runs; those under way finish, also the ones whose clients have gone.
+    runs.close();
+    runs.wait().await;
+    Ok(())
+}
+
+/// Makes one payment. The layer commits it together with the answer.
+async fn pay(
+    State(ledger): State<Ledger>,
+    Account(account): Account,
+    operation: Operation,
+    Json(order): Json<Order>,
+) -> Result<(StatusCode, Json<Payment>), Failure> {
+    let order = order.checked().map_err(Failure::Order)?;
+    let payment = ledger.append(&operation, &account, order).await?;
+    Ok((StatusCode::CREATED, Json(payment)))
+}
+
+async fn show(State(ledger): State<Ledger>) -> Result<Json<Vec<Payment>>, Failure> {
+    Ok(Json(ledger.payments().await?))
+}
+
+/// Whose request it is, for handlers.
+struct Account(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Account {
+    type Rejection = (StatusCode, &'static str);
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        account_of(parts).map(Self).ok_or((StatusCode::UNAUTHORIZED, "the x-account header is missing\n"))
+    }
+}
+
+/// Whose request it is, for the layer: two accounts never share a key.
+fn account_of(parts: &Parts) -> Option<String> {
+    let account = parts.headers.get("x-account")?.to_str().ok()?;
+    (!account.is_empty()).then(|| account.to_owned())
+}
+
+enum Failure {
+    Order(&'static str),
+    Ledger(LedgerError),
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Self {
+        Self::Ledger(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Order(why) => (StatusCode::UNPROCESSABLE_ENTITY, why).into_response(),
+            Self::Ledger(LedgerError::Transaction(error)) => error.into_response(),
+            Self::Ledger(LedgerError::Sql(error)) => {
+                tracing::error!(%error, "the ledger failed");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            }
+        }
+    }
+}
+
+async fn interrupted() {
+    if let Err(error) = tokio::signal::ctrl_c().await {
+        tracing::error!(%error, "signals cannot be received; stop the process with SIGKILL");
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,148 @@
+//! A key means one request of one caller, whenever another one comes.
+
+use http::Request;
+use http::request::Builder;
+use idempotency_layer::IdempotencyLayer;
+use idempotency_tests::gate::Gate;
+use idempotency_tests::stores::embedded;
+
+use crate::request::{gated, keyed, layer, send};
+
+/// The base request differs from each of these in one thing.
+fn others() -> [(&'static str, Builder, &'static str); 6] {
+    [
+        ("body", keyed("/pay?x=1", "k"), "{\"amount\":2}"),
+        ("method", keyed("/pay?x=1", "k").method("PUT"), BODY),
+        ("path", keyed("/refund?x=1", "k"), BODY),
+        ("query", keyed("/pay?x=2", "k"), BODY),
+        ("content type", Request::post("/pay?x=1").header("idempotency-key", "k").header("content-type", "a/b"), BODY),
+        ("no content type", Request::post("/pay?x=1").header("idempotency-key", "k"), BODY),
+    ]
+}
+
+const BODY: &str = "{\"amount\":1}";
+
+/// S14. Fails when `machine::claim` compares no fingerprint, or compares it after it has looked at the lease; and when
+/// `fingerprint::exact` leaves out any of the five.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_and_after_a_lapse() {
+    for subject in embedded().await {
+        let gate = Gate::closed();
+        let router = gated(layer(&subject.store), gate.clone());
+        let expect_refusals = async |when: &str| {
+            for (what, request, body) in others() {
+                let answer = send(&router, request, body).await;
+                let case = format!("{}: other {what} {when}", subject.name);
+                assert_eq!((answer.status.as_u16(), answer.problem()), (422, Some("key-reused")), "{case}");
+            }
+        };
+        let first = tokio::spawn({
+            let router = router.clone();
+            async move { send(&router, keyed("/pay?x=1", "k"), BODY).await }
+        });
+        gate.entered().await;
+        expect_refusals("while it runs").await;
+
+        // The store's clock passes the lease; no renewal is due by the clock of the process.
+        subject.hand.advance(std::time::Duration::from_secs(31));
+        expect_refusals("after its lease has lapsed").await;
+        let second = tokio::spawn({
+            let router = router.clone();
+            async move { send(&router, keyed("/pay?x=1", "k"), BODY).await }
+        });
+        gate.entered().await;
+        expect_refusals("after it was taken over").await;
+
+        gate.release(2);
+        assert_eq!(first.await.unwrap().problem(), Some("lease-lost"), "{}", subject.name);
+        let answer = second.await.unwrap();
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"entry 2, attempt 2"[..]), "{}", subject.name);
+        expect_refusals("after it is recorded").await;
+        assert_eq!(gate.entries(), 2, "{}", subject.name);
+        let replay = send(&router, keyed("/pay?x=1", "k"), BODY).await;
+        assert!(replay.is_replay() && replay.body == answer.body, "{}", subject.name);
+    }
+}
+
+/// S14, the other way round: two different requests that arrive at once are one run and one 422. Fails when the
+/// fingerprint is compared only with settled records.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_requests_under_one_key_only_the_first_to_claim_runs() {
+    for subject in embedded().await {
+        let gate = Gate::open();
+        let router = gated(layer(&subject.store), gate.clone());
+        for round in 0..20 {
+            let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(2));
+            let racers = [BODY, "{\"amount\":2}"].map(|body| {
+                let (router, barrier) = (router.clone(), barrier.clone());
+                tokio::spawn(async move {
+                    barrier.wait().await;
+                    send(&router, keyed("/pay", &format!("race-{round}")), body).await
+                })
+            });
+            let mut statuses = Vec::new();
+            for racer in racers {
+                statuses.push(racer.await.unwrap().status.as_u16());
+            }
+            statuses.sort_unstable();
+            assert_eq!(statuses, [201, 422], "{}", subject.name);
+        }
+        assert_eq!(gate.entries(), 20, "{}", subject.name);
+    }
+}
+
+/// S15. Fails when `record_id` leaves out the principal.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_key_of_two_principals_is_two_operations() {
+    for subject in embedded().await {
+        let gate = Gate::open();
+        let by_account: IdempotencyLayer<_> = layer(&subject.store)
+            .principal(|parts| Some(parts.headers.get("x-account")?.to_str().ok()?.to_owned()));
+        let router = gated(by_account, gate.clone());
+        let alice = send(&router, keyed("/pay", "k").header("x-account", "alice"), BODY).await;
+        // Even another request: bob's key is not alice's.
+        let bob = send(&router, keyed("/pay", "k").header("x-account", "bob"), "{\"amount\":2}").await;
+        let nobody = send(&router, keyed("/pay", "k"), BODY).await;
+        for (answer, body) in [(&alice, "entry 1, attempt 1"), (&bob, "entry 2, attempt 1"), (&nobody, "entry 3, attempt 1")]
+        {
+            assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, body.as_bytes()), "{}", subject.name);
+            assert!(!answer.is_replay(), "{}", subject.name);
+        }
+        let again = send(&router, keyed("/pay", "k").header("x-account", "alice"), BODY).await;
+        assert!(again.is_replay() && again.body == alice.body, "{}", subject.name);
+    }
+}
+
+/// S15, without principals: another caller's response is never served. Fails when `machine::claim` compares no caller,
+/// or `caller_fingerprint` hashes no credentials.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_credentials_never_get_the_response() {
+    for subject in embedded().await {
+        let gate = Gate::closed();
+        let router = gated(layer(&subject.store), gate.clone());
+        let alice = || keyed("/pay", "k").header("authorization", "Bearer alice");
+        let others = || {
+            [
+                keyed("/pay", "k"),
+                keyed("/pay", "k").header("authorization", "Bearer bob"),
+                keyed("/pay", "k").header("cookie", "Bearer alice"),
+                alice().header("x-api-key", "1"),
+            ]
+        };
+        let first = tokio::spawn({
+            let (router, request) = (router.clone(), alice());
+            async move { send(&router, request, BODY).await }
+        });
+        gate.entered().await;
+        for request in others() {
+            assert_eq!(send(&router, request, BODY).await.problem(), Some("caller-changed"), "{}", subject.name);
+        }
+        gate.release(1);
+        assert_eq!(first.await.unwrap().status, 201);
+        for request in others() {
+            assert_eq!(send(&router, request, BODY).await.problem(), Some("caller-changed"), "{}", subject.name);
+        }
+        assert!(send(&router, alice(), BODY).await.is_replay(), "{}", subject.name);
+        assert_eq!(gate.entries(), 1, "{}", subject.name);
+    }
+}

@@ -1,0 +1,6 @@
+//! What must be survived, each situation a test named after its result.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test an unwrap is an assertion")]
+
+mod configuration;
+mod identity;
+mod request;

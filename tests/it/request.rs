@@ -1,0 +1,60 @@
+//! A small service around each store, and requests to it without a socket.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::routing::any;
+use bytes::Bytes;
+use http::request::Builder;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use idempotency_layer::{IdempotencyLayer, Operation, SharedStore, Store};
+use idempotency_tests::gate::Gate;
+use tower::ServiceExt;
+
+/// A router whose every path passes the gate and says which run it was.
+pub(crate) fn gated<S: Store>(layer: IdempotencyLayer<S>, gate: Gate) -> Router {
+    Router::new().route("/{*path}", any(handler)).layer(layer).with_state(gate)
+}
+
+/// A layer for gated routers: POST and PUT, callers as they come.
+pub(crate) fn layer(store: &SharedStore) -> IdempotencyLayer<SharedStore> {
+    IdempotencyLayer::new(store.clone()).methods([http::Method::POST, http::Method::PUT]).anonymous(true)
+}
+
+async fn handler(State(gate): State<Gate>, operation: Operation) -> impl IntoResponse {
+    let entry = gate.pass().await;
+    (StatusCode::CREATED, format!("entry {entry}, attempt {}", operation.attempt()))
+}
+
+/// An answer, whole.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.headers.get("idempotency-problem").map(|code| code.to_str().unwrap())
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        self.headers.get("idempotent-replayed").is_some_and(|value| value == "true")
+    }
+}
+
+/// Sends a request to a router.
+pub(crate) async fn send(router: &Router, request: Builder, body: &'static str) -> Answer {
+    let request: Request<Body> = request.body(Body::from(body)).unwrap();
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    Answer { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+}
+
+/// A JSON request under a key.
+pub(crate) fn keyed(path: &str, key: &str) -> Builder {
+    Request::post(path).header("idempotency-key", key).header("content-type", "application/json")
+}

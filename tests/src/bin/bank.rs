@@ -1,0 +1,49 @@
+//! The bank as a process of its own, to be killed.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Parser;
+use idempotency_layer::UnknownOutcome;
+use idempotency_tests::bank::Bank;
+use idempotency_tests::failpoint::{Failpoint, Point};
+
+#[derive(Parser)]
+struct Options {
+    /// The SQLite file.
+    #[arg(long)]
+    database: String,
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// The lease, in milliseconds.
+    #[arg(long, default_value_t = 30_000)]
+    lease: u64,
+    /// How long each handler takes before its transaction, in milliseconds.
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
+    /// Hold what is unknown instead of running it again.
+    #[arg(long)]
+    hold: bool,
+    /// After how many lapsed runs a key is held.
+    #[arg(long, default_value_t = 5)]
+    max_attempts: u32,
+    /// Where the first request stops.
+    #[arg(long)]
+    failpoint: Option<Point>,
+}
+
+#[tokio::main]
+async fn main() {
+    let options = Options::parse();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    let failpoint = Failpoint::new(options.failpoint);
+    let bank = Bank::open(&options.database, failpoint, Duration::from_millis(options.delay)).await;
+    let unknown = if options.hold { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
+    let router = bank.router(|layer| {
+        layer.lease(Duration::from_millis(options.lease)).unknown_outcome(unknown).max_attempts(options.max_attempts)
+    });
+    let listener = tokio::net::TcpListener::bind(options.listen).await.expect("a free address");
+    println!("listening on http://{}", listener.local_addr().expect("an address"));
+    axum::serve(listener, router).await.expect("a server");
+}

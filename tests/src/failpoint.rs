@@ -1,0 +1,101 @@
+//! A point on a request's way at which the process is to be killed: it says so and goes no further.
+//!
+//! The kill itself comes from outside, as SIGKILL, once the line `failpoint NAME` is read. Only the first request that
+//! reaches the point stops there.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::ValueEnum;
+
+use crate::hooked::{Hook, Hooking, Verb};
+
+/// The points, in the order in which a request passes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Point {
+    /// The body is read, nothing is claimed.
+    BeforeClaim,
+    /// The store has the claim, the layer does not know.
+    AfterClaim,
+    /// The handler runs and has done nothing.
+    Handler,
+    /// The handler has written its effect into the transaction.
+    Effect,
+    /// The response is there, its record is not.
+    BeforeRecord,
+    /// The record is there, the layer does not know.
+    AfterRecord,
+    /// The layer has answered, the client has not been.
+    Answer,
+}
+
+impl Point {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::BeforeClaim,
+        Self::AfterClaim,
+        Self::Handler,
+        Self::Effect,
+        Self::BeforeRecord,
+        Self::AfterRecord,
+        Self::Answer,
+    ];
+
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value().expect("no point is hidden").get_name().to_owned()
+    }
+}
+
+/// At most one point at which to stop, once.
+#[derive(Clone, Debug)]
+pub struct Failpoint {
+    at: Option<Point>,
+    reached: Arc<AtomicBool>,
+}
+
+impl Failpoint {
+    /// Stops the first request that comes to this point.
+    #[must_use]
+    pub fn new(at: Option<Point>) -> Self {
+        Self { at, reached: Arc::default() }
+    }
+
+    /// Goes on, unless this is the point.
+    pub async fn pass(&self, point: Point) {
+        if self.at == Some(point) && !self.reached.swap(true, Ordering::SeqCst) {
+            println!("failpoint {}", point.name());
+            pending::<()>().await;
+        }
+    }
+
+    fn hooking(&self, point: Option<Point>) -> Hooking {
+        let failpoint = self.clone();
+        Box::pin(async move {
+            if let Some(point) = point {
+                failpoint.pass(point).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Hook for Failpoint {
+    fn before(&self, verb: Verb) -> Hooking {
+        self.hooking(match verb {
+            Verb::Claim => Some(Point::BeforeClaim),
+            Verb::Complete | Verb::CompleteIn => Some(Point::BeforeRecord),
+            _ => None,
+        })
+    }
+
+    fn after(&self, verb: Verb) -> Hooking {
+        self.hooking(match verb {
+            Verb::Claim => Some(Point::AfterClaim),
+            Verb::Complete | Verb::CompleteIn => Some(Point::AfterRecord),
+            _ => None,
+        })
+    }
+}
