@@ -8,3 +8,6 @@ pub mod conformance;
 
 pub use self::clock::{Clock, ClockHand};
 pub use self::store::{MemoryStore, SharedStore, SharedTransactionalStore, Store, TransactionalStore};
+
+#[cfg(feature = "sqlite")]
+pub use self::store::SqliteStore;
