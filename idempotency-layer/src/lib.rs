@@ -10,4 +10,4 @@ pub use self::clock::{Clock, ClockHand};
 pub use self::store::{MemoryStore, SharedStore, SharedTransactionalStore, Store, TransactionalStore};
 
 #[cfg(feature = "sqlite")]
-pub use self::store::SqliteStore;
+pub use self::store::{SqliteStore, SqliteTransaction};

@@ -58,7 +58,7 @@ pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Renewal, Watch, Wr
 pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason};
 pub use self::shared::{SharedStore, SharedTransactionalStore};
 #[cfg(feature = "sqlite")]
-pub use self::sqlite::SqliteStore;
+pub use self::sqlite::{ConnectionGuard, SqliteStore, SqliteTransaction, Sweeper, TransactionEnded};
 
 /// Where the records live; see the [module docs](self) for the rules.
 ///

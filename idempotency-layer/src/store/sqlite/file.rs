@@ -24,6 +24,7 @@ impl File {
             .shared_cache(false)
             .locking_mode(SqliteLockingMode::Normal)
             .synchronous(SqliteSynchronous::Full)
+            .optimize_on_close(false, None)
             .busy_timeout(BUSY_SLICE);
         let mut connection = options.connect().await.map_err(failure::of_statement)?;
         let name: Option<String> = sqlx::query_scalar("SELECT file FROM pragma_database_list WHERE name = 'main'")

@@ -28,6 +28,7 @@
 //! [`queue_timeout`]: SqliteStore::queue_timeout
 //! [`Unavailable`]: StoreErrorKind::Unavailable
 
+mod completion;
 mod failure;
 mod file;
 mod headers;
@@ -36,6 +37,8 @@ mod readers;
 mod renewals;
 mod row;
 mod schema;
+mod sweeper;
+mod transaction;
 mod writer;
 
 #[cfg(test)]
@@ -52,6 +55,9 @@ use self::file::File;
 use self::leases::{Leases, Moment};
 use self::readers::Readers;
 use self::renewals::Renewals;
+pub use self::sweeper::Sweeper;
+use self::transaction::Current;
+pub use self::transaction::{ConnectionGuard, SqliteTransaction, TransactionEnded};
 use self::writer::{Lane, Writer};
 use super::machine::{self, Change, Liveness, Millis, Record};
 use super::watchers::Watchers;
@@ -74,6 +80,8 @@ pub struct SqliteStore {
 
 /// What clones have in common.
 struct Shared {
+    file: Arc<File>,
+    current: Arc<Current>,
     writer: Arc<Writer>,
     readers: Readers,
     renewals: Renewals,
@@ -104,7 +112,9 @@ impl SqliteStore {
         let file = Arc::new(file);
         let shared = Shared {
             writer: Arc::new(Writer::new(Arc::clone(&file), connection)),
-            readers: Readers::new(file),
+            readers: Readers::new(Arc::clone(&file)),
+            file,
+            current: Arc::default(),
             renewals: Renewals::default(),
             leases: Leases::default(),
             watchers: Mutex::default(),
@@ -150,6 +160,17 @@ impl SqliteStore {
         file::begin(&mut connection, deadline).await?;
         schema::migrate(&mut connection).await?;
         file::commit(&mut connection).await?;
+        turn.give_back(connection);
+        Ok(())
+    }
+
+    /// Makes a record that cannot be read, for the conformance list.
+    #[cfg(feature = "conformance")]
+    pub(crate) async fn damage(&self, id: &RecordId, kind: StoreErrorKind) -> Result<(), StoreError> {
+        let deadline = self.settle_deadline();
+        let mut turn = self.shared.writer.turn(Lane::Other, deadline).await?;
+        let mut connection = turn.connection().await?;
+        row::damage(&mut connection, id, kind).await.map_err(failure::of_statement)?;
         turn.give_back(connection);
         Ok(())
     }
@@ -234,7 +255,11 @@ impl SqliteStore {
     }
 
     fn liveness(&self, found: Option<&mut Record>, now: Moment) -> Liveness {
-        found.map_or(Liveness::ByClock, |record| self.shared.leases.liveness(record, now))
+        let Some(record) = found else { return Liveness::ByClock };
+        if self.shared.current.under(record.lease).is_some() {
+            return Liveness::Held;
+        }
+        self.shared.leases.liveness(record, now)
     }
 
     fn now(&self) -> Moment {
@@ -296,6 +321,10 @@ impl Store for SqliteStore {
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, StoreError> {
+        if self.shared.current.under(lease.id).is_some() {
+            self.shared.leases.extend(lease.id, self.now(), lease.duration);
+            return Ok(Renewal::Renewed { queued: Duration::ZERO });
+        }
         renewals::renew(self, lease).await
     }
 

@@ -91,8 +91,26 @@ pub(super) async fn put(connection: &mut SqliteConnection, id: &RecordId, record
     Ok(())
 }
 
+/// Leaves a mark that only this transaction sees.
+pub(super) async fn set_mark(connection: &mut SqliteConnection, id: &RecordId, mark: &[u8; 16]) -> sqlx::Result<()> {
+    sqlx::query("UPDATE idempotency_record SET mark = ? WHERE id = ?")
+        .bind(&mark[..])
+        .bind(&id.as_bytes()[..])
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
 pub(super) async fn remove(connection: &mut SqliteConnection, id: &RecordId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM idempotency_record WHERE id = ?").bind(&id.as_bytes()[..]).execute(connection).await?;
+    Ok(())
+}
+
+/// Puts a row there that reads as this kind of error.
+#[cfg(feature = "conformance")]
+pub(super) async fn damage(connection: &mut SqliteConnection, id: &RecordId, kind: StoreErrorKind) -> sqlx::Result<()> {
+    let (format, state) = if kind == StoreErrorKind::Newer { (FORMAT + 1, RUNNING) } else { (FORMAT, 0) };
+    sqlx::query(DAMAGE).bind(&id.as_bytes()[..]).bind(format).bind(state).execute(connection).await?;
     Ok(())
 }
 
@@ -213,3 +231,9 @@ const SELECT_HELD: &str = "SELECT id, attempt, held_cause, written_at FROM idemp
 const REPLACE: &str = "REPLACE INTO idempotency_record (id, format, state, fingerprint, caller, lease, attempt, \
      lapsed, on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at, expires_at, held_cause, status, \
      headers, body, trailers, reason) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+#[cfg(feature = "conformance")]
+const DAMAGE: &str = "INSERT INTO idempotency_record (id, format, state, fingerprint, caller, lease, attempt, lapsed, \
+     on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at) \
+     VALUES (?, ?, ?, zeroblob(32), zeroblob(32), zeroblob(16), 1, 0, 1, 1, 0, 0, 0, 0) \
+     ON CONFLICT (id) DO UPDATE SET format = excluded.format, state = excluded.state";

@@ -5,6 +5,8 @@
 mod clock;
 mod line;
 mod setup;
+mod sweeping;
+mod transactions;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU16, Ordering};
