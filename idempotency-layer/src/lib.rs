@@ -108,6 +108,8 @@ pub use self::store::{
     Fingerprint, MemoryStore, RecordId, SharedStore, SharedTransactionalStore, Store, StoreError, StoreErrorKind,
     TransactionalStore, UnknownOutcome,
 };
+#[cfg(feature = "sqlite")]
+pub use self::store::{SqliteStore, SqliteTransaction};
 pub use self::transaction::{TransactionError, TransactionErrorKind, TransactionGuard};
 
 // What a layer is configured with, so that a service need not depend on the crate of shared words for it.

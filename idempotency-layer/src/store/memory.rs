@@ -4,11 +4,10 @@
 //! since a key that is forgotten early is an operation that runs twice.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-use tokio::sync::Notify;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::machine::{self, Change, Liveness, Millis, Record, State};
+use super::watchers::Watchers;
 use super::{
     Claim, ClaimRequest, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId, Renewal, Resolution,
     Store, StoreError, StoreErrorKind, StoreId, Watch, Write,
@@ -140,13 +139,7 @@ impl Store for MemoryStore {
     }
 
     async fn watch(&self, record: &RecordId) -> Result<Watch, StoreError> {
-        let notify = self.lock().watched(record);
-        let changed = Arc::clone(&notify).notified_owned();
-        // `notify` stays alive with the watch, so that the weak entry in the map is found by the next change.
-        Ok(Watch::new(async move {
-            changed.await;
-            drop(notify);
-        }))
+        Ok(self.lock().watchers.watch(record))
     }
 }
 
@@ -168,7 +161,7 @@ struct Records {
     /// One entry for each record that expires, due at its expiry or before it: a write that prolongs a record leaves
     /// the entry alone, and the entry is put back when it comes up too early.
     due: BTreeSet<(Millis, RecordId)>,
-    watched: HashMap<RecordId, Weak<Notify>>,
+    watchers: Watchers,
 }
 
 impl Records {
@@ -198,33 +191,14 @@ impl Records {
             }
         };
         self.slots.insert(id, Slot::Record { record, due });
-        self.changed(&id);
+        self.watchers.changed(&id);
     }
 
     fn remove(&mut self, id: &RecordId) {
         if let Some(Slot::Record { due: Some(due), .. }) = self.slots.remove(id) {
             self.due.remove(&(due, *id));
         }
-        self.changed(id);
-    }
-
-    fn changed(&mut self, id: &RecordId) {
-        if self.watched.is_empty() {
-            return;
-        }
-        if let Some(notify) = self.watched.remove(id).and_then(|notify| notify.upgrade()) {
-            notify.notify_waiters();
-        }
-    }
-
-    fn watched(&mut self, id: &RecordId) -> Arc<Notify> {
-        if let Some(notify) = self.watched.get(id).and_then(Weak::upgrade) {
-            return notify;
-        }
-        self.watched.retain(|_, notify| notify.strong_count() > 0);
-        let notify = Arc::new(Notify::new());
-        self.watched.insert(*id, Arc::downgrade(&notify));
-        notify
+        self.watchers.changed(id);
     }
 
     /// Removes what has expired, a few records at a time, so that no single verb pays for many.
@@ -239,7 +213,7 @@ impl Records {
             match record.expires_at() {
                 Some(at) if at <= now => {
                     self.slots.remove(&id);
-                    self.changed(&id);
+                    self.watchers.changed(&id);
                 }
                 later => {
                     *due = later;

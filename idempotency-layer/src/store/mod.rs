@@ -42,6 +42,9 @@ mod memory;
 mod outcome;
 mod response;
 mod shared;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod watchers;
 
 use std::future::Future;
 
@@ -54,6 +57,8 @@ pub use self::memory::MemoryStore;
 pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Renewal, Watch, Write};
 pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason};
 pub use self::shared::{SharedStore, SharedTransactionalStore};
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::{ConnectionGuard, SqliteStore, SqliteTransaction, Sweeper, TransactionEnded};
 
 /// Where the records live; see the [module docs](self) for the rules.
 ///

@@ -1,0 +1,376 @@
+//! Records in a SQLite file: durable, for every process of one machine, without a server.
+//!
+//! ```no_run
+//! # async fn open() -> Result<(), idempotency_layer::store::StoreError> {
+//! use idempotency_layer::SqliteStore;
+//!
+//! let store = SqliteStore::connect("sqlite://app.db").await?;
+//! store.migrate().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! 1. A record is as durable as a commit in the write-ahead log with `synchronous=FULL`: it survives the process and the
+//!    machine's power. The file is on a local disk; SQLite's locks and its log do not work on network file systems.
+//! 2. The store opens its own connections, one to write and a few to read. It never takes one from the pool that the
+//!    handlers use, so handlers that hold every connection of that pool do not stop it.
+//! 3. Each verb that changes something is one `BEGIN IMMEDIATE` transaction. A claim whose answer is already there, a
+//!    replay above all, is read without writing and without waiting for a writer.
+//! 4. SQLite has one writer at a time. Verbs wait in line for it; claims wait [`queue_timeout`], which also covers other
+//!    processes on the file, and then fail as [`Unavailable`]. Renewals go before everything else and are written together.
+//! 5. A lease of this process runs by the monotonic clock: setting the wall clock neither lapses nor prolongs it.
+//!    Between processes the wall clock decides, and so it does for the retention.
+//!
+//! What it does not do: [`watch`](Store::watch) is woken by changes of this store and its clones only; a change by another
+//! process is found by polling. Connections of the user's that ask for another journal mode than `WAL` on this file fail
+//! while the store is open.
+//!
+//! [`queue_timeout`]: SqliteStore::queue_timeout
+//! [`Unavailable`]: StoreErrorKind::Unavailable
+
+mod completion;
+mod failure;
+mod file;
+mod headers;
+mod leases;
+mod readers;
+mod renewals;
+mod row;
+mod schema;
+mod sweeper;
+mod transaction;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+
+use self::file::File;
+use self::leases::{Leases, Moment};
+use self::readers::Readers;
+use self::renewals::Renewals;
+pub use self::sweeper::Sweeper;
+use self::transaction::Current;
+pub use self::transaction::{ConnectionGuard, SqliteTransaction, TransactionEnded};
+use self::writer::{Lane, Writer};
+use super::machine::{self, Change, Liveness, Millis, Record};
+use super::watchers::Watchers;
+use super::{
+    Acquired, Claim, ClaimRequest, Completion, HeldPage, Lease, LeaseId, Look, Page, RecordId, Renewal, Resolution,
+    Store, StoreError, StoreErrorKind, StoreId, Watch, Write,
+};
+use crate::Clock;
+
+/// A store in a SQLite file; see the [module docs](self). Clones share the file's connections.
+#[must_use]
+#[derive(Clone)]
+pub struct SqliteStore {
+    identity: StoreId,
+    clock: Clock,
+    queue_timeout: Duration,
+    max_transaction: Duration,
+    shared: Arc<Shared>,
+}
+
+/// What clones have in common.
+struct Shared {
+    file: Arc<File>,
+    current: Arc<Current>,
+    writer: Arc<Writer>,
+    readers: Readers,
+    renewals: Renewals,
+    leases: Leases,
+    watchers: Mutex<Watchers>,
+}
+
+impl SqliteStore {
+    /// Opens the file at this URL, and creates it where it is missing.
+    ///
+    /// Fails as [`Misconfigured`](StoreErrorKind::Misconfigured), with the reason as the source, when the database
+    /// cannot hold records: in memory, temporary, read-only, or without a write-ahead log.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let options: SqliteConnectOptions =
+            url.parse().map_err(|error: sqlx::Error| StoreError::with_source(StoreErrorKind::Misconfigured, error))?;
+        Self::open(options.create_if_missing(true)).await
+    }
+
+    /// Opens the file that this pool is on, with the pool's options, and takes no connection from it.
+    ///
+    /// Fails as [`connect`](Self::connect) does.
+    pub async fn new(pool: &SqlitePool) -> Result<Self, StoreError> {
+        Self::open(SqliteConnectOptions::clone(&pool.connect_options())).await
+    }
+
+    async fn open(options: SqliteConnectOptions) -> Result<Self, StoreError> {
+        let (file, connection) = File::open(options).await?;
+        let file = Arc::new(file);
+        let shared = Shared {
+            writer: Arc::new(Writer::new(Arc::clone(&file), connection)),
+            readers: Readers::new(Arc::clone(&file)),
+            file,
+            current: Arc::default(),
+            renewals: Renewals::default(),
+            leases: Leases::default(),
+            watchers: Mutex::default(),
+        };
+        Ok(Self {
+            identity: StoreId::random(),
+            clock: Clock::system(),
+            queue_timeout: QUEUE_TIMEOUT,
+            max_transaction: MAX_TRANSACTION,
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// The clock that leases and retention go by; the machine's by default.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// How long claims and the opening of transactions wait for the writer; 2 s by default.
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue_timeout = timeout;
+        self
+    }
+
+    /// How long a handler's transaction may stay open before it is rolled back; 5 s by default. Nobody else writes to
+    /// the file meanwhile.
+    pub fn max_transaction(mut self, duration: Duration) -> Self {
+        self.max_transaction = duration;
+        self
+    }
+
+    /// Creates the tables, or brings them to this version. To be called once at start-up; doing so again, or from
+    /// several processes at once, does no harm.
+    ///
+    /// The same SQL is in the package under `migrations/sqlite`, for those who migrate with tools of their own. Tables:
+    /// `idempotency_record`, `idempotency_schema`. Fails as [`Misconfigured`](StoreErrorKind::Misconfigured) where a
+    /// newer version has migrated the file.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        let deadline = self.settle_deadline();
+        let mut turn = self.shared.writer.turn(Lane::Other, deadline).await?;
+        let mut connection = turn.connection().await?;
+        file::begin(&mut connection, deadline).await?;
+        schema::migrate(&mut connection).await?;
+        file::commit(&mut connection).await?;
+        turn.give_back(connection);
+        Ok(())
+    }
+
+    /// Makes a record that cannot be read, for the conformance list.
+    #[cfg(feature = "conformance")]
+    pub(crate) async fn damage(&self, id: &RecordId, kind: StoreErrorKind) -> Result<(), StoreError> {
+        let deadline = self.settle_deadline();
+        let mut turn = self.shared.writer.turn(Lane::Other, deadline).await?;
+        let mut connection = turn.connection().await?;
+        row::damage(&mut connection, id, kind).await.map_err(failure::of_statement)?;
+        turn.give_back(connection);
+        Ok(())
+    }
+
+    /// Runs one verb on one record: read, decided and written in one write transaction.
+    async fn step<T>(
+        &self,
+        id: &RecordId,
+        deadline: tokio::time::Instant,
+        decide: impl FnOnce(Option<&Record>, Moment, Liveness) -> (T, Change),
+    ) -> Result<Step<T>, StoreError> {
+        let called = Instant::now();
+        let mut turn = self.shared.writer.turn(Lane::Other, deadline).await?;
+        let mut connection = turn.connection().await?;
+        file::begin(&mut connection, deadline).await?;
+        // In this order: a lease counted from `queued` never ends after the one counted from `now`.
+        let queued = called.elapsed();
+        let now = self.now();
+        let found = row::fetch(&mut connection, id).await.map_err(failure::of_statement)?;
+        let mut found = match found.as_ref().map(row::decode).transpose() {
+            Ok(found) => found,
+            Err(kind) => {
+                file::rollback(&mut connection).await?;
+                turn.give_back(connection);
+                return Err(StoreError::new(kind));
+            }
+        };
+        let live = self.liveness(found.as_mut(), now);
+        let (answer, change) = decide(machine::visible(found.as_ref(), now.wall, live), now, live);
+        let changed = self.write(&mut connection, id, change).await?;
+        turn.give_back(connection);
+        if changed {
+            self.watchers().changed(id);
+        }
+        Ok(Step { answer, queued, replaced: found.filter(|_| changed).map(|record| record.lease) })
+    }
+
+    /// Ends the transaction with this change in it, and says whether there was one.
+    async fn write(
+        &self,
+        connection: &mut SqliteConnection,
+        id: &RecordId,
+        change: Change,
+    ) -> Result<bool, StoreError> {
+        match change {
+            Change::Keep => {
+                file::rollback(connection).await?;
+                return Ok(false);
+            }
+            Change::Put(record) => row::put(connection, id, &record).await.map_err(failure::of_statement)?,
+            Change::Remove => row::remove(connection, id).await.map_err(failure::of_statement)?,
+        }
+        file::commit(connection).await?;
+        Ok(true)
+    }
+
+    /// Decides a write of the holder, after which it holds nothing.
+    async fn settle(
+        &self,
+        lease: &Lease,
+        decide: impl FnOnce(Option<&Record>, Millis) -> (Write, Change),
+    ) -> Result<Write, StoreError> {
+        let decide = |found: Option<&Record>, now: Moment, _| decide(found, now.wall);
+        let step = self.step(&lease.record, self.settle_deadline(), decide).await?;
+        self.shared.leases.forget(lease.id);
+        Ok(step.answer)
+    }
+
+    /// Reads a record without the writer.
+    async fn read<T>(
+        &self,
+        id: &RecordId,
+        decide: impl FnOnce(Option<&Record>, Moment, Liveness) -> T,
+    ) -> Result<T, StoreError> {
+        let mut reader = self.shared.readers.lend(self.queue_deadline()).await?;
+        let found = row::fetch(&mut reader.connection, id).await.map_err(failure::of_statement)?;
+        reader.give_back();
+        let mut found = found.as_ref().map(row::decode).transpose().map_err(StoreError::new)?;
+        let now = self.now();
+        let live = self.liveness(found.as_mut(), now);
+        Ok(decide(machine::visible(found.as_ref(), now.wall, live), now, live))
+    }
+
+    fn liveness(&self, found: Option<&mut Record>, now: Moment) -> Liveness {
+        let Some(record) = found else { return Liveness::ByClock };
+        if self.shared.current.under(record.lease).is_some() {
+            return Liveness::Held;
+        }
+        self.shared.leases.liveness(record, now)
+    }
+
+    fn now(&self) -> Moment {
+        Moment { wall: Millis::from(self.clock.wall()), monotonic: Millis::from(self.clock.monotonic()) }
+    }
+
+    fn queue_deadline(&self) -> tokio::time::Instant {
+        tokio::time::Instant::now() + self.queue_timeout
+    }
+
+    /// By then a transaction that was open has ended, and whoever waited before this verb has had the writer.
+    fn settle_deadline(&self) -> tokio::time::Instant {
+        self.queue_deadline() + self.max_transaction
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Watchers> {
+        self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Step<T> {
+    answer: T,
+    /// How long the verb waited for its transaction to begin.
+    queued: Duration,
+    /// Whose record was changed.
+    replaced: Option<LeaseId>,
+}
+
+impl Store for SqliteStore {
+    fn identity(&self) -> StoreId {
+        self.identity
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let called = Instant::now();
+        let deadline = self.queue_deadline();
+        let id = &request.lease.record;
+        let read = self.read(id, |found, now, live| machine::claim(found, request, now.wall, live)).await?;
+        if let (claim, Change::Keep) = read {
+            return Ok(claim);
+        }
+        let read_for = called.elapsed();
+        // What was read is only a reason to ask the writer, who decides afresh.
+        let decide = |found: Option<&Record>, now: Moment, live| {
+            let (claim, change) = machine::claim(found, request, now.wall, live);
+            if let (Claim::Acquired(_), Change::Put(record)) = (&claim, &change) {
+                self.shared.leases.note(record, now, request.lease.duration);
+            }
+            (claim, change)
+        };
+        let step = self.step(id, deadline, decide).await?;
+        if let Some(previous) = step.replaced.filter(|previous| *previous != request.lease.id) {
+            self.shared.leases.forget(previous);
+        }
+        Ok(match step.answer {
+            Claim::Acquired(acquired) => Claim::Acquired(Acquired { queued: read_for + step.queued, ..acquired }),
+            other => other,
+        })
+    }
+
+    async fn renew(&self, lease: &Lease) -> Result<Renewal, StoreError> {
+        if self.shared.current.under(lease.id).is_some() {
+            self.shared.leases.extend(lease.id, self.now(), lease.duration);
+            return Ok(Renewal::Renewed { queued: Duration::ZERO });
+        }
+        renewals::renew(self, lease).await
+    }
+
+    async fn complete(&self, lease: &Lease, completion: &Completion) -> Result<Write, StoreError> {
+        self.settle(lease, |found, now| machine::complete(found, lease, completion, now)).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<Write, StoreError> {
+        self.settle(lease, |found, now| machine::release(found, lease, now)).await
+    }
+
+    async fn forget(&self, lease: &Lease) -> Result<Write, StoreError> {
+        self.settle(lease, |found, _| machine::forget(found, lease)).await
+    }
+
+    async fn hold(&self, lease: &Lease) -> Result<Write, StoreError> {
+        self.settle(lease, |found, now| machine::hold(found, lease, now)).await
+    }
+
+    async fn held(&self, page: &Page) -> Result<HeldPage, StoreError> {
+        let mut reader = self.shared.readers.lend(self.queue_deadline()).await?;
+        let held = row::held(&mut reader.connection, page, self.now().wall).await.map_err(failure::of_statement)?;
+        reader.give_back();
+        Ok(HeldPage::cut(held, page))
+    }
+
+    async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        let decide = |found: Option<&Record>, now: Moment, _| machine::resolve(found, by, resolution, now.wall);
+        Ok(self.step(record, self.settle_deadline(), decide).await?.answer)
+    }
+
+    async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
+        self.read(record, |found, now, live| machine::look(found, now.wall, live)).await
+    }
+
+    async fn watch(&self, record: &RecordId) -> Result<Watch, StoreError> {
+        Ok(self.watchers().watch(record))
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
+
+const MAX_TRANSACTION: Duration = Duration::from_secs(5);

@@ -1,0 +1,131 @@
+//! Records whose retention is over leave the file, a few at a time.
+//!
+//! An expired record is absent to every verb with or without this; sweeping is about room. Each batch is a transaction of
+//! its own, and between two of them whoever waits for the writer is served. Never removed: a lease that this process
+//! knows to live, a held record, a row in a format that this version does not know.
+//!
+//! One sweeper per file is enough, and more do no harm. Once a minute keeps each sweep short.
+
+use std::time::Duration;
+
+use sqlx::Row;
+use sqlx::sqlite::{SqliteConnection, SqliteRow};
+use tokio::task::AbortHandle;
+
+use super::leases::Moment;
+use super::writer::Lane;
+use super::{SqliteStore, failure, file, row};
+use crate::store::{LeaseId, RecordId, StoreError};
+
+impl SqliteStore {
+    /// Removes what has expired by now, and says how many records that were.
+    pub async fn sweep(&self) -> Result<u64, StoreError> {
+        let now = self.now();
+        let mut removed = 0;
+        let mut after = Cursor::START;
+        loop {
+            let deadline = self.settle_deadline();
+            let mut turn = self.shared.writer.turn(Lane::Other, deadline).await?;
+            let mut connection = turn.connection().await?;
+            file::begin(&mut connection, deadline).await?;
+            let batch = batch(&mut connection, now, &after).await.map_err(failure::of_statement)?;
+            for (id, lease) in &batch.expired {
+                if !self.lives(*lease, now) {
+                    row::remove(&mut connection, id).await.map_err(failure::of_statement)?;
+                    removed += 1;
+                }
+            }
+            file::commit(&mut connection).await?;
+            turn.give_back(connection);
+            for (id, _) in &batch.expired {
+                self.watchers().changed(id);
+            }
+            match batch.next {
+                Some(next) => after = next,
+                None => return Ok(removed),
+            }
+        }
+    }
+
+    /// Sweeps at once and then with this pause between, in a task of the current runtime, until the [`Sweeper`] is
+    /// dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn_sweeper(&self, pause: Duration) -> Sweeper {
+        let store = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                match store.sweep().await {
+                    Ok(removed) => tracing::debug!(removed, "swept idempotency records"),
+                    Err(error) => tracing::warn!(%error, "idempotency records were not swept; the next sweep may"),
+                }
+                tokio::time::sleep(pause).await;
+            }
+        });
+        Sweeper { task: task.abort_handle() }
+    }
+
+    fn lives(&self, lease: LeaseId, now: Moment) -> bool {
+        self.shared.leases.lives(lease, now)
+    }
+}
+
+/// Sweeps for as long as it is kept.
+#[must_use = "dropped, it stops"]
+#[derive(Debug)]
+pub struct Sweeper {
+    task: AbortHandle,
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Batch {
+    expired: Vec<(RecordId, LeaseId)>,
+    next: Option<Cursor>,
+}
+
+/// Where the next batch begins. Rows that stay are passed by, or a batch of them would end the sweep.
+struct Cursor {
+    expires_at: i64,
+    id: Vec<u8>,
+}
+
+impl Cursor {
+    const START: Self = Self { expires_at: i64::MIN, id: Vec::new() };
+}
+
+async fn batch(connection: &mut SqliteConnection, now: Moment, after: &Cursor) -> sqlx::Result<Batch> {
+    let rows = sqlx::query(EXPIRED)
+        .bind(now.wall.0)
+        .bind(after.expires_at)
+        .bind(after.id.as_slice())
+        .bind(BATCH)
+        .fetch_all(connection)
+        .await?;
+    let next = match rows.last() {
+        Some(last) if i64::try_from(rows.len()).is_ok_and(|rows| rows == BATCH) => {
+            Some(Cursor { expires_at: last.try_get("expires_at")?, id: last.try_get("id")? })
+        }
+        _ => None,
+    };
+    Ok(Batch { expired: rows.iter().filter_map(expired).collect(), next })
+}
+
+/// None for a row whose ids this version cannot have written.
+fn expired(row: &SqliteRow) -> Option<(RecordId, LeaseId)> {
+    let id = row.try_get::<&[u8], _>("id").ok()?.try_into().ok()?;
+    let lease = row.try_get::<&[u8], _>("lease").ok()?.try_into().ok()?;
+    Some((RecordId::from_bytes(id), LeaseId::from_bytes(lease)))
+}
+
+const EXPIRED: &str = "SELECT id, lease, expires_at FROM idempotency_record \
+     WHERE expires_at <= ?1 AND (expires_at, id) > (?2, ?3) AND format = 1 AND state IN (1, 2, 3, 4) \
+     ORDER BY expires_at, id LIMIT ?4";
+
+const BATCH: i64 = 100;

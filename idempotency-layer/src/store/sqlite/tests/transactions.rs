@@ -1,0 +1,309 @@
+//! No record without its effect, no effect without its record, whatever the handler's SQL does.
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use sqlx::{Connection, Executor};
+
+use super::{Disk, answer, claimed, request, request_for};
+use crate::store::{
+    Begin, Claim, Commit, Lease, Look, Renewal, SqliteStore, SqliteTransaction, Store, StoreErrorKind,
+    TransactionalStore, Write,
+};
+
+const EFFECTS: &str = "SELECT COUNT(*) FROM effect";
+const INSERT: &str = "INSERT INTO effect (id) VALUES (1)";
+
+/// A file with a table for effects, a store on it, and a transaction for a fresh claim.
+async fn begun() -> (Disk, SqliteStore, Lease, SqliteTransaction) {
+    let disk = Disk::new();
+    let store = disk.store().await;
+    disk.sql("CREATE TABLE effect (id INTEGER PRIMARY KEY)").await;
+    let lease = claimed(&store).await;
+    let transaction = open(&store, &lease).await;
+    (disk, store, lease, transaction)
+}
+
+async fn open(store: &SqliteStore, lease: &Lease) -> SqliteTransaction {
+    let Begin::Begun(transaction) = store.begin(lease).await.unwrap() else { panic!("fenced") };
+    transaction
+}
+
+async fn run(transaction: &mut SqliteTransaction, sql: &'static str) -> sqlx::Result<()> {
+    sqlx::raw_sql(sql).execute(&mut *transaction.connection().await?).await?;
+    Ok(())
+}
+
+/// Neither effect nor record, and the next transaction of the same lease works.
+async fn nothing_happened(disk: &Disk, store: &SqliteStore, lease: &Lease) {
+    assert_eq!(disk.number(EFFECTS).await, 0);
+    assert!(matches!(store.look(&lease.record).await.unwrap(), Look::Running { .. }));
+    let mut transaction = open(store, lease).await;
+    run(&mut transaction, INSERT).await.unwrap();
+    assert_eq!(store.complete_in(transaction, lease, &answer()).await.unwrap(), Commit::Committed);
+    assert_eq!(disk.number(EFFECTS).await, 1);
+}
+
+/// Fails when `complete_in` does not arm the commit.
+#[tokio::test]
+async fn effect_and_record_appear_together() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    run(&mut transaction, INSERT).await.unwrap();
+    assert_eq!(disk.number(EFFECTS).await, 0);
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
+    assert_eq!(disk.number(EFFECTS).await, 1);
+    assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::Recorded(_)));
+    assert_eq!(store.confirm(&lease).await.unwrap(), Commit::Committed);
+    assert_eq!(disk.number("SELECT COUNT(*) FROM idempotency_record WHERE mark IS NOT NULL").await, 0);
+}
+
+/// Fails when the commit hook answers `true`, or (the last two) when the mark is not looked at.
+#[tokio::test]
+async fn a_handler_that_ends_its_transaction_leaves_neither_effect_nor_record() {
+    for sql in [
+        "INSERT INTO effect (id) VALUES (1); COMMIT",
+        "COMMIT",
+        "INSERT INTO effect (id) VALUES (1); ROLLBACK",
+        "ROLLBACK; INSERT INTO effect (id) VALUES (1)",
+        "ROLLBACK; BEGIN IMMEDIATE; INSERT INTO effect (id) VALUES (1); COMMIT",
+        "ROLLBACK; SAVEPOINT one; INSERT INTO effect (id) VALUES (1); RELEASE one",
+        "ROLLBACK; BEGIN; INSERT INTO effect (id) VALUES (1)",
+        "ROLLBACK; BEGIN IMMEDIATE; INSERT INTO effect (id) VALUES (1)",
+    ] {
+        let (disk, store, lease, mut transaction) = begun().await;
+        let _refused = run(&mut transaction, sql).await;
+        let error = transaction.connection().await.unwrap_err();
+        assert!(error.to_string().contains("rolled back"), "{sql}: {error}");
+        assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Lost, "{sql}");
+        nothing_happened(&disk, &store, &lease).await;
+    }
+}
+
+/// Fails when neither the rollback hook nor the mark is looked at.
+#[tokio::test]
+async fn a_rollback_by_sqlite_itself_leaves_neither_effect_nor_record() {
+    for sql in [
+        "INSERT INTO effect (id) VALUES (1); INSERT OR ROLLBACK INTO effect (id) VALUES (1)",
+        "CREATE TEMP TRIGGER refuse AFTER INSERT ON effect BEGIN SELECT RAISE(ROLLBACK, 'no'); END; \
+         INSERT INTO effect (id) VALUES (1)",
+    ] {
+        let (disk, store, lease, mut transaction) = begun().await;
+        assert!(run(&mut transaction, sql).await.is_err());
+        assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Lost, "{sql}");
+        nothing_happened(&disk, &store, &lease).await;
+    }
+}
+
+/// Fails when the hook's flag alone is believed: here it is put back, and only the mark tells.
+#[tokio::test]
+async fn a_transaction_without_the_mark_is_not_the_one_that_was_begun() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    run(&mut transaction, "ROLLBACK; BEGIN IMMEDIATE; INSERT INTO effect (id) VALUES (1)").await.unwrap();
+    transaction.open.fate.rolled_back.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Lost);
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when the transaction is begun with plain SQL: the driver's `begin` is then an error.
+#[tokio::test]
+async fn nested_transactions_are_savepoints_and_open_ones_are_committed() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    {
+        let mut connection = transaction.connection().await.unwrap();
+        let mut kept = connection.begin().await.unwrap();
+        kept.execute("INSERT INTO effect (id) VALUES (1)").await.unwrap();
+        kept.commit().await.unwrap();
+        let mut undone = connection.begin().await.unwrap();
+        undone.execute("INSERT INTO effect (id) VALUES (2)").await.unwrap();
+        drop(undone);
+        connection.execute("SAVEPOINT left_open; INSERT INTO effect (id) VALUES (3)").await.unwrap();
+    }
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
+    assert_eq!(disk.number("SELECT SUM(id) FROM effect").await, 4);
+}
+
+/// Fails when a transaction's connection is used again.
+#[tokio::test]
+async fn settings_of_one_handler_do_not_meet_the_next() {
+    let (_disk, store, lease, mut transaction) = begun().await;
+    run(&mut transaction, "PRAGMA query_only = ON; CREATE TEMP TABLE leftover (id INTEGER)").await.unwrap_err();
+    store.rollback(transaction).await;
+    let mut transaction = open(&store, &lease).await;
+    run(&mut transaction, "CREATE TEMP TABLE leftover (id INTEGER); INSERT INTO effect (id) VALUES (1)").await.unwrap();
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
+}
+
+/// Fails when a constraint that fails at COMMIT is an `Err`.
+#[tokio::test]
+async fn a_deferred_foreign_key_that_does_not_hold_aborts() {
+    let (disk, store, lease, transaction) = begun().await;
+    store.rollback(transaction).await;
+    disk.sql("CREATE TABLE child (id INTEGER REFERENCES effect DEFERRABLE INITIALLY DEFERRED)").await;
+    let mut transaction = open(&store, &lease).await;
+    run(&mut transaction, "INSERT INTO child VALUES (9)").await.unwrap();
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
+    assert_eq!(disk.number("SELECT COUNT(*) FROM child").await, 0);
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when dropping the handle does not take the connection out of the cell.
+#[tokio::test]
+async fn a_dropped_transaction_frees_the_writer() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    run(&mut transaction, INSERT).await.unwrap();
+    drop(transaction);
+    claimed(&store).await;
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when `abandon` does not take the connection out of the cell.
+#[tokio::test]
+async fn a_kept_transaction_is_revoked_and_the_store_works_on() {
+    let (disk, store, lease, mut kept) = begun().await;
+    run(&mut kept, INSERT).await.unwrap();
+    store.abandon(&lease).await;
+    claimed(&store).await;
+    let error: sqlx::Error = kept.connection().await.unwrap_err().into();
+    assert!(error.source().unwrap().to_string().contains("run it belongs to has ended"));
+    assert_eq!(store.complete_in(kept, &lease, &answer()).await.unwrap(), Commit::Lost);
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when the task that waits for the guard ends with `abandon`.
+#[tokio::test]
+async fn a_kept_guard_is_waited_for_and_the_store_works_on_after_it() {
+    let (disk, store, lease, mut kept) = begun().await;
+    let store = store.queue_timeout(Duration::from_millis(20));
+    let guard = kept.connection().await.unwrap();
+    store.abandon(&lease).await;
+    assert_eq!(store.claim(&request()).await.unwrap_err().kind(), StoreErrorKind::Unavailable);
+    drop(guard);
+    let store = store.queue_timeout(Duration::from_secs(2));
+    claimed(&store).await;
+    assert!(kept.connection().await.is_err());
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when there is no progress handler (the statement then runs for ever).
+#[tokio::test]
+async fn a_statement_that_runs_too_long_is_interrupted() {
+    let (disk, store, lease, transaction) = begun().await;
+    store.rollback(transaction).await;
+    let store = store.max_transaction(Duration::from_millis(50));
+    let mut transaction = open(&store, &lease).await;
+    let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
+    assert!(run(&mut transaction, endless).await.is_err());
+    let error = transaction.connection().await.unwrap_err();
+    assert!(error.to_string().contains("max_transaction"), "{error}");
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
+    nothing_happened(&disk, &store.max_transaction(Duration::from_secs(5)), &lease).await;
+}
+
+/// Fails when a renewal of the transaction's own lease asks the writer.
+#[tokio::test]
+async fn while_the_transaction_is_open_its_lease_lives_and_replays_are_served() {
+    let (_disk, store, lease, transaction) = begun().await;
+    let store = store.queue_timeout(Duration::from_millis(20));
+    let (clock, hand) = crate::Clock::manual();
+    let store = store.clock(clock);
+    assert_eq!(store.renew(&lease).await.unwrap(), Renewal::Renewed { queued: Duration::ZERO });
+    hand.advance(Duration::from_secs(3600));
+    assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::InFlight { .. }));
+    assert!(matches!(store.look(&lease.record).await.unwrap(), Look::Running { lapsed: false, .. }));
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
+}
+
+/// Fails when a transaction is given to an id that does not hold the record.
+#[tokio::test]
+async fn only_the_holder_gets_a_transaction() {
+    let disk = Disk::new();
+    let store = disk.store().await;
+    let lease = claimed(&store).await;
+    assert!(matches!(store.begin(&request_for(lease.record).lease).await.unwrap(), Begin::Fenced));
+    assert!(matches!(store.begin(&request().lease).await.unwrap(), Begin::Fenced));
+    assert_eq!(store.release(&lease).await.unwrap(), Write::Done);
+    assert!(matches!(store.begin(&lease).await.unwrap(), Begin::Fenced));
+}
+
+/// Fails when `lost_or_fenced` does not read the record.
+#[tokio::test]
+async fn a_late_holder_whose_transaction_was_ended_is_fenced() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    run(&mut transaction, "ROLLBACK").await.unwrap();
+    let (clock, hand) = crate::Clock::manual();
+    hand.advance(Duration::from_secs(3600));
+    let other = disk.store().await.clock(clock);
+    assert!(matches!(other.claim(&request_for(lease.record)).await.unwrap(), Claim::Acquired(_)));
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Fenced);
+    assert_eq!(store.confirm(&lease).await.unwrap(), Commit::Fenced);
+}
+
+/// Fails when `confirm` reads without the write lock, or answers `Committed` for a record that still runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_cut_commit_equals_what_is_in_the_database() {
+    let (mut committed, mut aborted) = (0, 0);
+    for polls in 0..200 {
+        let (disk, store, lease, mut transaction) = begun().await;
+        run(&mut transaction, INSERT).await.unwrap();
+        let answer = answer();
+        {
+            let mut cut = pin!(store.complete_in(transaction, &lease, &answer));
+            for _ in 0..polls {
+                if cut.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(10));
+            }
+        }
+        let confirmed = store.confirm(&lease).await.unwrap();
+        let effects = disk.number(EFFECTS).await;
+        let look = store.look(&lease.record).await.unwrap();
+        match confirmed {
+            Commit::Committed => assert!(effects == 1 && matches!(look, Look::Recorded(_)), "after {polls} polls"),
+            Commit::Aborted => assert!(effects == 0 && matches!(look, Look::Running { .. }), "after {polls} polls"),
+            other => panic!("{other:?} after {polls} polls"),
+        }
+        if confirmed == Commit::Committed { committed += 1 } else { aborted += 1 }
+    }
+    assert!(committed > 0 && aborted > 0, "{committed} committed, {aborted} aborted");
+}
+
+/// Fails when a connection or turn of a `begin` that was dropped is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_begin_dropped_at_any_point_leaves_the_store_working() {
+    let disk = Disk::new();
+    let store = disk.store().await;
+    let lease = claimed(&store).await;
+    for polls in 0..60 {
+        {
+            let mut cut = pin!(store.begin(&lease));
+            for _ in 0..polls {
+                if cut.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(30));
+            }
+        }
+        store.rollback(open(&store, &lease).await).await;
+    }
+}
+
+/// Fails when renewals wait in one line with everything else: the one here is polled last and served first.
+#[tokio::test]
+async fn renewals_of_other_leases_go_before_begins_that_wait() {
+    let (_disk, store, lease, transaction) = begun().await;
+    drop(transaction);
+    let other = claimed(&store).await;
+    let transaction = open(&store, &lease).await;
+    let mut begin = Box::pin(store.begin(&lease));
+    assert!(futures_util::poll!(begin.as_mut()).is_pending());
+    let mut renewal = Box::pin(store.renew(&other));
+    assert!(futures_util::poll!(renewal.as_mut()).is_pending());
+    store.rollback(transaction).await;
+    // `begin` is not polled, so it would keep a turn that it was granted.
+    assert!(matches!(renewal.await.unwrap(), Renewal::Renewed { .. }));
+    assert!(matches!(begin.await.unwrap(), Begin::Begun(_)));
+}
