@@ -12,7 +12,7 @@ fn layer() -> IdempotencyLayer<MemoryStore> {
 fn refused(layer: IdempotencyLayer<MemoryStore>) -> (ConfigErrorKind, String) {
     let error = layer.clone().validate().expect_err("a refusal");
     // Whoever does not ask is stopped all the same, with the same words.
-    let panic = std::panic::catch_unwind(|| layer.layer(())).expect_err("a panic");
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| layer.layer(()))).expect_err("a panic");
     let words = panic.downcast_ref::<String>().expect("words");
     assert!(words.contains(&error.to_string()), "{words}");
     (error.kind(), error.to_string())
@@ -50,7 +50,7 @@ fn nonsense_is_refused_when_built_and_the_error_says_why() {
 /// The order of the setters does not matter. Fails when a setter checks what a later one may mend.
 #[test]
 fn settings_are_checked_as_a_whole() {
-    let hours = |hours| Duration::from_secs(hours * 60 * 60);
+    let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
     let lease_first = layer().retention(hours(1)).lease(hours(2)).retention(hours(48)).validate();
     assert!(lease_first.is_ok());
     assert!(layer().lease(Duration::from_millis(100)).retention(Duration::from_millis(100)).validate().is_ok());

@@ -96,14 +96,15 @@ async fn of_two_requests_under_one_key_only_the_first_to_claim_runs() {
 async fn the_same_key_of_two_principals_is_two_operations() {
     for subject in embedded().await {
         let gate = Gate::open();
-        let by_account: IdempotencyLayer<_> = layer(&subject.store)
-            .principal(|parts| Some(parts.headers.get("x-account")?.to_str().ok()?.to_owned()));
+        let by_account: IdempotencyLayer<_> =
+            layer(&subject.store).principal(|parts| Some(parts.headers.get("x-account")?.to_str().ok()?.to_owned()));
         let router = gated(by_account, gate.clone());
         let alice = send(&router, keyed("/pay", "k").header("x-account", "alice"), BODY).await;
         // Even another request: bob's key is not alice's.
         let bob = send(&router, keyed("/pay", "k").header("x-account", "bob"), "{\"amount\":2}").await;
         let nobody = send(&router, keyed("/pay", "k"), BODY).await;
-        for (answer, body) in [(&alice, "entry 1, attempt 1"), (&bob, "entry 2, attempt 1"), (&nobody, "entry 3, attempt 1")]
+        for (answer, body) in
+            [(&alice, "entry 1, attempt 1"), (&bob, "entry 2, attempt 1"), (&nobody, "entry 3, attempt 1")]
         {
             assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, body.as_bytes()), "{}", subject.name);
             assert!(!answer.is_replay(), "{}", subject.name);

@@ -25,11 +25,7 @@ impl Gate {
     #[must_use]
     pub fn closed() -> Self {
         Self {
-            inner: Arc::new(Inner {
-                entered: Semaphore::new(0),
-                leave: Semaphore::new(0),
-                entries: AtomicU32::new(0),
-            }),
+            inner: Arc::new(Inner { entered: Semaphore::new(0), leave: Semaphore::new(0), entries: AtomicU32::new(0) }),
         }
     }
 
