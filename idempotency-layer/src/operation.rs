@@ -105,8 +105,8 @@ impl Operation {
         let opening: Opening<'_> = self.inner.slot.open()?;
         match store.begin(&self.inner.lease).await {
             Ok(Begin::Begun(transaction)) => opening.begun(store.clone(), transaction),
-            Ok(Begin::Fenced) => Err(TransactionError::new(TransactionErrorKind::LeaseLost)),
-            Err(error) => Err(TransactionError::unavailable(error)),
+            Ok(Begin::Fenced) => Err(opening.fenced()),
+            Err(error) => Err(opening.refused(error)),
         }
     }
 

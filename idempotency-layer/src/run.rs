@@ -111,7 +111,7 @@ impl<St: Store> Run<St> {
             unrouted,
             unknown: self.shared.config.unknown,
         };
-        let verdict = Verdict::of(ran, &facts, matches!(closed, Closed::BeginFailed));
+        let verdict = Verdict::of(ran, &facts);
         match closed {
             Closed::Transaction(open) if !open.is_back() => {
                 tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
@@ -123,7 +123,11 @@ impl<St: Store> Run<St> {
                 open.roll_back(self.operation.lease()).await;
                 self.settle(verdict, answer).await;
             }
-            Closed::Unused | Closed::BeginFailed => self.settle(verdict, answer).await,
+            // Whatever the handler made of the error: nothing was written, and a retry may get its transaction.
+            Closed::Failed(problem) if verdict.is_server_error() => {
+                self.settle(Verdict::refused(problem), answer).await;
+            }
+            Closed::Unused | Closed::Failed(_) => self.settle(verdict, answer).await,
         }
     }
 
@@ -213,7 +217,7 @@ struct Verdict<RB: Body, E> {
 }
 
 impl<RB: Body, E> Verdict<RB, E> {
-    fn of(ran: Ran<RB, E>, facts: &RunFacts, begin_failed: bool) -> Self {
+    fn of(ran: Ran<RB, E>, facts: &RunFacts) -> Self {
         let (parts, collected) = match ran {
             Ran::Answered(parts, collected) => (parts, collected),
             Ran::Failed(error) => {
@@ -226,10 +230,6 @@ impl<RB: Body, E> Verdict<RB, E> {
                 return Self { step, ..Self::refused(Problem::handler_panicked()) };
             }
         };
-        // Whatever the handler made of the error: nothing was written, and a retry may get its transaction.
-        if begin_failed && parts.status.is_server_error() {
-            return Self::refused(Problem::transaction_failed());
-        }
         let declared = parts.extensions.get::<Outcome>().copied();
         let outcome = declared.unwrap_or_else(|| outcome(parts.status, facts.unrouted));
         let settlement = settlement(outcome, facts);
@@ -257,6 +257,10 @@ impl<RB: Body, E> Verdict<RB, E> {
     /// A run that did nothing and answers with a problem: its key is free.
     fn refused(problem: Problem) -> Self {
         Self { step: Step::Release, answer: Ok(crate::refusal::refusal(problem, None)), is_success: false }
+    }
+
+    fn is_server_error(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|response| response.status().is_server_error())
     }
 
     fn commits(&self) -> bool {

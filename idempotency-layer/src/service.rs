@@ -15,6 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -22,7 +23,7 @@ use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use idempotency_shared::{IdempotencyKey, Problem};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower_service::Service;
@@ -196,11 +197,7 @@ where
     RB::Data: Send,
     RB::Error: Send,
 {
-    let sent = Instant::now();
-    let claim = match timeout(shared.config.record_deadline, shared.store.claim(&request)).await {
-        Ok(claim) => claim,
-        Err(_) => Err(StoreError::new(StoreErrorKind::Unavailable)),
-    };
+    let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
     let problem = match claim {
         Ok(Claim::Acquired(acquired)) => {
             let (answer, answered) = oneshot::channel();
@@ -228,6 +225,31 @@ where
     };
     Ok(shared.refuse(problem))
 }
+
+/// Claims, and says when the claim that was answered had been sent.
+///
+/// A claim without an answer may have been made. It is sent again under the same id, so that the client is not kept
+/// out by a lease of its own; but not for long, since the client can do the same.
+async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -> (Instant, Result<Claim, StoreError>) {
+    let first_sent = Instant::now();
+    loop {
+        let sent = Instant::now();
+        let claim = match timeout_at(first_sent + patience, store.claim(request)).await {
+            Ok(claim) => claim,
+            Err(_) => return (sent, Err(StoreError::new(StoreErrorKind::Unavailable))),
+        };
+        match claim {
+            Err(error) if error.kind() == StoreErrorKind::Unavailable && first_sent.elapsed() < RESEND_CLAIMS_FOR => {
+                tracing::debug!(error = %error, "a claim got no answer and is sent again");
+                sleep(RESEND_PAUSE).await;
+            }
+            claim => return (sent, claim),
+        }
+    }
+}
+
+const RESEND_CLAIMS_FOR: Duration = Duration::from_millis(250);
+const RESEND_PAUSE: Duration = Duration::from_millis(20);
 
 impl<St: Store> Shared<St> {
     fn claim_request(&self, parts: &Parts, body: &Bytes, caller: &Caller, key: &IdempotencyKey) -> ClaimRequest {

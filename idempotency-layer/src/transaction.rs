@@ -18,6 +18,8 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use idempotency_shared::Problem;
+
 use crate::store::{Commit, Completion, Lease, StoreError, TransactionalStore};
 
 /// The transaction of a run, lent to its handler. Derefs to the store's own type; dropping it gives it back.
@@ -68,7 +70,7 @@ enum State {
     #[default]
     Unused,
     Opening,
-    Failed,
+    Failed(Problem),
     Open(Box<dyn Open>),
     Closed,
 }
@@ -83,7 +85,7 @@ impl Slot {
                 Ok(Opening { slot: self })
             }
             State::Closed => Err(TransactionError::new(TransactionErrorKind::RunEnded)),
-            State::Opening | State::Failed | State::Open(_) => {
+            State::Opening | State::Failed(_) | State::Open(_) => {
                 Err(TransactionError::new(TransactionErrorKind::SecondTransaction))
             }
         }
@@ -93,7 +95,9 @@ impl Slot {
     pub(crate) fn close(&self) -> Closed {
         match std::mem::replace(&mut *lock(&self.0), State::Closed) {
             State::Open(open) => Closed::Transaction(open),
-            State::Opening | State::Failed => Closed::BeginFailed,
+            // Its `begin` was dropped, or goes on in a task that will find the slot closed.
+            State::Opening => Closed::Failed(Problem::transaction_failed()),
+            State::Failed(problem) => Closed::Failed(problem),
             State::Unused | State::Closed => Closed::Unused,
         }
     }
@@ -103,8 +107,8 @@ impl Slot {
 pub(crate) enum Closed {
     /// It asked for no transaction.
     Unused,
-    /// It asked for one and got none.
-    BeginFailed,
+    /// It asked for one and got none, for which this is the client's answer.
+    Failed(Problem),
     /// It got this one.
     Transaction(Box<dyn Open>),
 }
@@ -130,12 +134,30 @@ impl Opening<'_> {
     }
 }
 
-impl Drop for Opening<'_> {
-    fn drop(&mut self) {
+impl Opening<'_> {
+    /// Another run holds the key.
+    pub(crate) fn fenced(self) -> TransactionError {
+        self.fail(Problem::lease_lost());
+        TransactionError::new(TransactionErrorKind::LeaseLost)
+    }
+
+    /// The store gave none.
+    pub(crate) fn refused(self, error: StoreError) -> TransactionError {
+        self.fail(Problem::transaction_failed());
+        TransactionError { kind: TransactionErrorKind::Unavailable, source: Some(error) }
+    }
+
+    fn fail(&self, problem: Problem) {
         let mut state = lock(&self.slot.0);
         if matches!(*state, State::Opening) {
-            *state = State::Failed;
+            *state = State::Failed(problem);
         }
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.fail(Problem::transaction_failed());
     }
 }
 
@@ -234,10 +256,6 @@ pub enum TransactionErrorKind {
 impl TransactionError {
     pub(crate) fn new(kind: TransactionErrorKind) -> Self {
         Self { kind, source: None }
-    }
-
-    pub(crate) fn unavailable(error: StoreError) -> Self {
-        Self { kind: TransactionErrorKind::Unavailable, source: Some(error) }
     }
 
     /// Why there is no transaction.

@@ -1,6 +1,11 @@
 //! What must be survived, each situation a test named after its result.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test an unwrap is an assertion")]
 
+mod city;
 mod configuration;
+mod crash;
 mod identity;
+mod replies;
 mod request;
+mod transaction;
+mod transfers;

@@ -1,13 +1,13 @@
 //! A point on a request's way at which the process is to be killed: it says so and goes no further.
 //!
-//! The kill itself comes from outside, as SIGKILL, once the line `failpoint NAME` is read. Only the first request that
-//! reaches the point stops there.
+//! The kill itself comes from outside, as SIGKILL, once the line `failpoint NAME` is read. Only one request stops
+//! there, and SIGUSR1 lets it go on.
 
-use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use clap::ValueEnum;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::hooked::{Hook, Hooking, Verb};
 
@@ -49,25 +49,27 @@ impl Point {
     }
 }
 
-/// At most one point at which to stop, once.
+/// At most one point at which one request stops.
 #[derive(Clone, Debug)]
 pub struct Failpoint {
     at: Option<Point>,
-    reached: Arc<AtomicBool>,
+    /// How many requests pass the point before one stops; below zero once one has.
+    passing: Arc<AtomicI64>,
 }
 
 impl Failpoint {
-    /// Stops the first request that comes to this point.
+    /// Stops the first request that comes to this point after so many others have passed it.
     #[must_use]
-    pub fn new(at: Option<Point>) -> Self {
-        Self { at, reached: Arc::default() }
+    pub fn new(at: Option<Point>, passing: u32) -> Self {
+        Self { at, passing: Arc::new(AtomicI64::new(passing.into())) }
     }
 
     /// Goes on, unless this is the point.
     pub async fn pass(&self, point: Point) {
-        if self.at == Some(point) && !self.reached.swap(true, Ordering::SeqCst) {
+        if self.at == Some(point) && self.passing.fetch_sub(1, Ordering::SeqCst) == 0 {
+            let mut released = signal(SignalKind::user_defined1()).expect("a signal that can be received");
             println!("failpoint {}", point.name());
-            pending::<()>().await;
+            released.recv().await;
         }
     }
 

@@ -73,6 +73,11 @@ impl Server {
         self.signal(Signal::SIGCONT);
     }
 
+    /// SIGUSR1: a request that stands at its failpoint goes on.
+    pub fn release(&self) {
+        self.signal(Signal::SIGUSR1);
+    }
+
     fn signal(&self, signal: Signal) {
         let id = self.child.id().expect("a running child");
         kill(Pid::from_raw(id.try_into().expect("a process id")), signal).expect("a signal that can be sent");

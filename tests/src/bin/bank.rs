@@ -28,16 +28,19 @@ struct Options {
     /// After how many lapsed runs a key is held.
     #[arg(long, default_value_t = 5)]
     max_attempts: u32,
-    /// Where the first request stops.
+    /// Where a request stops.
     #[arg(long)]
     failpoint: Option<Point>,
+    /// How many requests pass there before.
+    #[arg(long, default_value_t = 0)]
+    passing: u32,
 }
 
 #[tokio::main]
 async fn main() {
     let options = Options::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
-    let failpoint = Failpoint::new(options.failpoint);
+    let failpoint = Failpoint::new(options.failpoint, options.passing);
     let bank = Bank::open(&options.database, failpoint, Duration::from_millis(options.delay)).await;
     let unknown = if options.hold { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
     let router = bank.router(|layer| {

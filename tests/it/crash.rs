@@ -1,0 +1,157 @@
+//! A process that is killed in mid-request: what the next one makes of it.
+
+use idempotency_tests::bank;
+use idempotency_tests::failpoint::Point;
+
+use crate::city::{City, receipt};
+
+/// Short enough to wait for, long enough for a process to live with.
+const LEASE: &[&str] = &["--lease", "500"];
+
+/// S1. Fails when `machine::claim` takes a lapsed lease over with `record.attempt` instead of one more, or never; and
+/// when the bank writes outside of the operation's transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_claim_and_record_the_retry_is_attempt_two_and_takes_effect_once() {
+    for point in [Point::AfterClaim, Point::Handler, Point::Effect, Point::BeforeRecord] {
+        let city = City::new().await;
+        let mut doomed = city.bank_stopping_at(point, LEASE).await;
+        let cut = city.send(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        assert_eq!(bank::running(&city.books).await, 1, "{point:?}");
+        doomed.kill().await;
+        assert!(cut.await.unwrap().is_err(), "{point:?}: a killed process has answered");
+        city.assert_effects("k", 0).await;
+
+        let heir = city.bank(LEASE).await;
+        let answer = city.persist(&heir, "k").await;
+        assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2), "{point:?}");
+        city.assert_effects("k", 1).await;
+        assert!(city.persist(&heir, "k").await.is_replay(), "{point:?}");
+        city.assert_effects("k", 1).await;
+    }
+}
+
+/// S1 under Hold. Fails when `machine::claim` obeys the policy of the new claim, or none.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_claim_and_record_under_hold_the_retry_gets_outcome_unknown() {
+    for point in [Point::AfterClaim, Point::Handler, Point::Effect, Point::BeforeRecord] {
+        let city = City::new().await;
+        let mut doomed = city.bank_stopping_at(point, &["--lease", "500", "--hold"]).await;
+        let _cut = city.send(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        doomed.kill().await;
+
+        // The heir would run it again; the claim was made under Hold.
+        let heir = city.bank(LEASE).await;
+        let answer = city.persist(&heir, "k").await;
+        assert_eq!((answer.status.as_u16(), answer.problem()), (409, Some("outcome-unknown")), "{point:?}");
+        assert!(answer.body.contains("\"record\":\""), "{}", answer.body);
+        city.assert_effects("k", 0).await;
+    }
+}
+
+/// S2. Fails when `complete_in` commits the handler's effects without the record, and when the client is answered
+/// before the record is written (then nothing has been recorded at the point `Answer`).
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_between_record_and_answer_the_retry_replays() {
+    for point in [Point::AfterRecord, Point::Answer] {
+        let city = City::new().await;
+        let mut doomed = city.bank_stopping_at(point, LEASE).await;
+        let cut = city.send(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        doomed.kill().await;
+        assert!(cut.await.unwrap().is_err(), "{point:?}: a killed process has answered");
+        city.assert_effects("k", 1).await;
+
+        let heir = city.bank(LEASE).await;
+        let answer = city.persist(&heir, "k").await;
+        assert!(answer.is_replay(), "{point:?}: {answer:?}");
+        assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 1), "{point:?}");
+        city.assert_effects("k", 1).await;
+    }
+}
+
+/// S26 with a real pause. A holder that stands still while another takes over is fenced when it goes on. Fails when
+/// `begin` asks only whether the record runs, not under which id.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_holder_that_was_overtaken_is_fenced_when_it_goes_on() {
+    let city = City::new().await;
+    let mut paused = city.bank_stopping_at(Point::Handler, LEASE).await;
+    let late = city.send(&paused, "k");
+    paused.line_after("failpoint ").await;
+    paused.pause();
+
+    let heir = city.bank(LEASE).await;
+    let answer = city.persist(&heir, "k").await;
+    assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2));
+
+    paused.resume();
+    paused.release();
+    let late = late.await.unwrap().unwrap();
+    assert_eq!((late.status.as_u16(), late.problem()), (503, Some("lease-lost")));
+    city.assert_effects("k", 1).await;
+    assert_eq!(receipt(&city.persist(&heir, "k").await), receipt(&answer));
+}
+
+/// The write lock is the lease: a holder that stands still inside its transaction cannot be overtaken. Fails when
+/// `begin` opens a deferred transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_paused_inside_its_transaction_is_not_overtaken_and_commits() {
+    for point in [Point::Effect, Point::BeforeRecord] {
+        let city = City::new().await;
+        let other = city.bank(LEASE).await;
+        let mut paused = city.bank_stopping_at(point, LEASE).await;
+        let late = city.send(&paused, "k");
+        paused.line_after("failpoint ").await;
+        paused.pause();
+
+        // Its lease has lapsed by the time this claim gives up waiting for the file's write lock.
+        let refused = city.send(&other, "k").await.unwrap().unwrap();
+        assert!(matches!(refused.problem(), Some("store-unavailable" | "in-flight")), "{point:?}: {refused:?}");
+
+        paused.resume();
+        paused.release();
+        let late = late.await.unwrap().unwrap();
+        assert_eq!((late.status.as_u16(), receipt(&late).attempt), (201, 1), "{point:?}");
+        let answer = city.persist(&other, "k").await;
+        assert!(answer.is_replay() && receipt(&answer) == receipt(&late), "{point:?}");
+        city.assert_effects("k", 1).await;
+    }
+}
+
+/// S7. Fails when `step` opens a deferred transaction, so that two processes read before either writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_64_claims_from_two_processes_one_runs() {
+    let city = City::new().await;
+    let slow = &["--delay", "400"];
+    let banks = [city.bank(slow).await, city.bank(slow).await];
+    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(64));
+    let claims: Vec<_> = (0..64)
+        .map(|at| {
+            let (client, barrier) = (city.client.clone(), barrier.clone());
+            let url = format!("{}/transfers", banks[at % 2].url());
+            let order = serde_json::json!({ "reference": "k", "from": 1, "to": 2, "amount": 10 });
+            tokio::spawn(async move {
+                barrier.wait().await;
+                idempotency_tests::client::post(&client, &url, "k", &order).await.unwrap()
+            })
+        })
+        .collect();
+    let (mut runs, mut in_flight) = (Vec::new(), 0);
+    for claim in claims {
+        let answer = claim.await.unwrap();
+        match (answer.status.as_u16(), answer.problem()) {
+            (201, None) if !answer.is_replay() => runs.push(answer),
+            (201, None) => {}
+            (409, Some("in-flight")) => in_flight += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(runs.len(), 1);
+    assert!(in_flight > 0, "no claim overlapped with the run");
+    city.assert_effects("k", 1).await;
+    for bank in &banks {
+        let replay = city.persist(bank, "k").await;
+        assert!(replay.is_replay() && replay.body == runs[0].body);
+    }
+}

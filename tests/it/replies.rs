@@ -1,0 +1,114 @@
+//! Replies of the store get lost, and drivers send by themselves a second time: nobody is kept out by itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::StatusCode;
+use idempotency_layer::{IdempotencyLayer, Operation, StoreError, StoreErrorKind, UnknownOutcome};
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_tests::stores::embedded;
+
+use crate::request::{keyed, send};
+
+/// The reply to the first such verb is lost.
+struct LosesReply {
+    verb: Verb,
+    lost: AtomicBool,
+}
+
+impl Hook for LosesReply {
+    fn after(&self, verb: Verb) -> Hooking {
+        let lose = verb == self.verb && !self.lost.swap(true, Ordering::SeqCst);
+        Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+    }
+}
+
+/// Every such verb arrives twice.
+struct SendsTwice(Verb);
+
+impl Hook for SendsTwice {
+    fn sends_twice(&self, verb: Verb) -> bool {
+        verb == self.0
+    }
+}
+
+/// Answers its first attempt with a status, and every other with 201.
+async fn handler(State(first): State<StatusCode>, operation: Operation) -> Response {
+    let status = if operation.attempt() == 1 { first } else { StatusCode::CREATED };
+    (status, format!("attempt {}", operation.attempt())).into_response()
+}
+
+/// Which status makes the layer use which verb, under which policy, and what a retry then gets.
+const CASES: [(Verb, u16, UnknownOutcome, (u16, Option<&str>)); 5] = [
+    (Verb::Claim, 201, UnknownOutcome::Rerun, (201, None)),
+    (Verb::Complete, 201, UnknownOutcome::Rerun, (201, None)),
+    (Verb::Release, 500, UnknownOutcome::Rerun, (201, None)),
+    (Verb::Forget, 400, UnknownOutcome::Rerun, (400, None)),
+    (Verb::Hold, 500, UnknownOutcome::Hold, (409, Some("outcome-unknown"))),
+];
+
+/// S8. Fails when `service::claim` does not send again, or under another id; when `settle` gives up after one error; and
+/// when any verb in `machine` answers its own duplicate with `Fenced` or `InFlight`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verb_whose_reply_is_lost_or_that_arrives_twice_changes_nothing_for_the_client() {
+    for (verb, first, unknown, retry) in CASES {
+        let hooks: [Arc<dyn Hook>; 2] =
+            [Arc::new(LosesReply { verb, lost: AtomicBool::new(false) }), Arc::new(SendsTwice(verb))];
+        for (at, hook) in hooks.into_iter().enumerate() {
+            for subject in embedded().await {
+                let case = format!("{}: {verb:?} {}", subject.name, ["lost", "twice"][at]);
+                let store = Hooked::new(subject.store.clone(), Arc::clone(&hook));
+                let layer = IdempotencyLayer::new(store).anonymous(true).unknown_outcome(unknown);
+                let router = Router::new()
+                    .route("/pay", post(handler))
+                    .layer(layer)
+                    .with_state(StatusCode::from_u16(first).unwrap());
+                let answer = send(&router, keyed("/pay", "k"), "").await;
+                assert_eq!((answer.status.as_u16(), &answer.body[..]), (first, &b"attempt 1"[..]), "{case}");
+                let again = send(&router, keyed("/pay", "k"), "").await;
+                assert_eq!((again.status.as_u16(), again.problem()), retry, "{case}");
+                assert_eq!(again.is_replay(), retry == (201, None) && first == 201, "{case}");
+            }
+        }
+    }
+}
+
+/// Never answers a claim, although it makes it.
+struct LosesClaims(AtomicBool);
+
+impl Hook for LosesClaims {
+    fn after(&self, verb: Verb) -> Hooking {
+        let lose = verb == Verb::Claim && !self.0.load(Ordering::SeqCst);
+        Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+    }
+}
+
+/// A claim that was made and never answered does not keep its client out for a whole lease. Fails when `claimed` spawns
+/// no `undo`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_nobody_heard_of_is_taken_back() {
+    for subject in embedded().await {
+        let hook = Arc::new(LosesClaims(AtomicBool::new(false)));
+        let store = Hooked::new(subject.store.clone(), Arc::clone(&hook) as Arc<dyn Hook>);
+        let router = Router::new()
+            .route("/pay", post(handler))
+            .layer(IdempotencyLayer::new(store).anonymous(true))
+            .with_state(StatusCode::CREATED);
+        let refused = send(&router, keyed("/pay", "k"), "").await;
+        assert_eq!((refused.status.as_u16(), refused.problem()), (503, Some("store-unavailable")), "{}", subject.name);
+        hook.0.store(true, Ordering::SeqCst);
+        // The lease is 30 s by a clock that stands still, so only the undoing ends it.
+        let answer = loop {
+            let answer = send(&router, keyed("/pay", "k"), "").await;
+            if answer.problem() != Some("in-flight") {
+                break answer;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        };
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"attempt 1"[..]), "{}", subject.name);
+    }
+}
