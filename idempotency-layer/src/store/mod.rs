@@ -43,7 +43,7 @@ mod outcome;
 mod response;
 mod shared;
 #[cfg(feature = "sqlite")]
-mod sqlite;
+pub mod sqlite;
 mod watchers;
 
 use std::future::Future;
@@ -58,7 +58,7 @@ pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Renewal, Watch, Wr
 pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason};
 pub use self::shared::{SharedStore, SharedTransactionalStore};
 #[cfg(feature = "sqlite")]
-pub use self::sqlite::{ConnectionGuard, SqliteStore, SqliteTransaction, Sweeper, TransactionEnded};
+pub use self::sqlite::{SqliteStore, SqliteTransaction};
 
 /// Where the records live; see the [module docs](self) for the rules.
 ///

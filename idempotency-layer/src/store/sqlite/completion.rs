@@ -12,7 +12,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::transaction::{Ending, Fate, Held, Open, Seat, SqliteTransaction};
+use super::open::{Ending, Fate, Held, Open, Seat};
+use super::transaction::SqliteTransaction;
 use super::writer::Lane;
 use super::{SqliteStore, failure, file, row};
 use crate::store::machine::{self, Change, Liveness, Record, State};

@@ -13,7 +13,7 @@ pub(super) fn of_statement(error: Error) -> StoreError {
         Some(text) if text.contains("no such table: idempotency_") => misconfigured(
             "the tables of the idempotency store are missing; call `SqliteStore::migrate` once at start-up",
         ),
-        Some(text) if text.contains("no column named") || text.contains("no such column") => {
+        Some(text) if OTHER_TABLES.iter().any(|told| text.contains(told)) => {
             StoreError::with_source(StoreErrorKind::Misconfigured, error)
         }
         _ => StoreError::with_source(StoreErrorKind::Unavailable, error),
@@ -47,6 +47,9 @@ fn primary_code(error: &Error) -> Option<i32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<i32>().ok().map(|code| code & 0xff)
 }
+
+/// What SQLite says of tables that are not those of this version.
+const OTHER_TABLES: [&str; 3] = ["no column named", "no such column", "already exists"];
 
 const SQLITE_BUSY: i32 = 5;
 const SQLITE_READONLY: i32 = 8;

@@ -4,6 +4,7 @@
 
 mod clock;
 mod line;
+mod revocation;
 mod setup;
 mod sweeping;
 mod transactions;

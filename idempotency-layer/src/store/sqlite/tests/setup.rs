@@ -21,7 +21,7 @@ async fn a_database_in_memory_is_refused_and_the_reason_says_what_to_do() {
         assert!(reason(&error).contains("give a file"), "{url}: {error:?}");
     }
     let pool = SqlitePool::connect("sqlite::memory:").await.unwrap();
-    assert!(reason(&SqliteStore::new(&pool).await.unwrap_err()).contains("give a file"));
+    assert!(reason(&SqliteStore::new(pool.clone()).await.unwrap_err()).contains("give a file"));
 }
 
 /// Fails when the first opening does not take the write lock.
@@ -30,7 +30,7 @@ async fn a_read_only_database_is_refused() {
     let disk = Disk::new();
     let store = disk.store().await;
     let pool = SqlitePool::connect_with(disk.options().read_only(true)).await.unwrap();
-    assert!(reason(&SqliteStore::new(&pool).await.unwrap_err()).contains("read-only"));
+    assert!(reason(&SqliteStore::new(pool.clone()).await.unwrap_err()).contains("read-only"));
     drop(store);
 }
 
@@ -77,13 +77,23 @@ async fn tables_of_a_newer_version_are_refused() {
     assert!(reason(&store.migrate().await.unwrap_err()).contains("99"));
 }
 
+/// Fails when an error of the script is passed on as any other.
+#[tokio::test]
+async fn a_table_of_the_users_that_is_in_the_way_is_named_and_left_alone() {
+    let disk = Disk::new();
+    disk.sql("CREATE TABLE idempotency_record (mine INTEGER)").await;
+    let store = SqliteStore::connect(&disk.url()).await.unwrap();
+    assert!(reason(&store.migrate().await.unwrap_err()).contains("idempotency_record already exists"));
+    assert_eq!(disk.number("SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table'").await, 1);
+}
+
 /// Fails when the store takes its connections from the pool.
 #[tokio::test]
 async fn a_pool_whose_only_connection_is_taken_does_not_stop_the_store() {
     let disk = Disk::new();
     let options = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
     let pool = options.connect_with(disk.options()).await.unwrap();
-    let store = SqliteStore::new(&pool).await.unwrap();
+    let store = SqliteStore::new(pool.clone()).await.unwrap();
     let taken = pool.acquire().await.unwrap();
     store.migrate().await.unwrap();
     let lease = claimed(&store).await;

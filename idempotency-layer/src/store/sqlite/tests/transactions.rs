@@ -1,6 +1,5 @@
 //! No record without its effect, no effect without its record, whatever the handler's SQL does.
 
-use std::error::Error;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
@@ -10,15 +9,14 @@ use sqlx::{Connection, Executor};
 
 use super::{Disk, answer, claimed, request, request_for};
 use crate::store::{
-    Begin, Claim, Commit, Lease, Look, Renewal, SqliteStore, SqliteTransaction, Store, StoreErrorKind,
-    TransactionalStore, Write,
+    Begin, Claim, Commit, Lease, Look, SqliteStore, SqliteTransaction, Store, TransactionalStore, Write,
 };
 
 const EFFECTS: &str = "SELECT COUNT(*) FROM effect";
-const INSERT: &str = "INSERT INTO effect (id) VALUES (1)";
+pub(super) const INSERT: &str = "INSERT INTO effect (id) VALUES (1)";
 
 /// A file with a table for effects, a store on it, and a transaction for a fresh claim.
-async fn begun() -> (Disk, SqliteStore, Lease, SqliteTransaction) {
+pub(super) async fn begun() -> (Disk, SqliteStore, Lease, SqliteTransaction) {
     let disk = Disk::new();
     let store = disk.store().await;
     disk.sql("CREATE TABLE effect (id INTEGER PRIMARY KEY)").await;
@@ -27,18 +25,18 @@ async fn begun() -> (Disk, SqliteStore, Lease, SqliteTransaction) {
     (disk, store, lease, transaction)
 }
 
-async fn open(store: &SqliteStore, lease: &Lease) -> SqliteTransaction {
+pub(super) async fn open(store: &SqliteStore, lease: &Lease) -> SqliteTransaction {
     let Begin::Begun(transaction) = store.begin(lease).await.unwrap() else { panic!("fenced") };
     transaction
 }
 
-async fn run(transaction: &mut SqliteTransaction, sql: &'static str) -> sqlx::Result<()> {
+pub(super) async fn run(transaction: &mut SqliteTransaction, sql: &'static str) -> sqlx::Result<()> {
     sqlx::raw_sql(sql).execute(&mut *transaction.connection().await?).await?;
     Ok(())
 }
 
 /// Neither effect nor record, and the next transaction of the same lease works.
-async fn nothing_happened(disk: &Disk, store: &SqliteStore, lease: &Lease) {
+pub(super) async fn nothing_happened(disk: &Disk, store: &SqliteStore, lease: &Lease) {
     assert_eq!(disk.number(EFFECTS).await, 0);
     assert!(matches!(store.look(&lease.record).await.unwrap(), Look::Running { .. }));
     let mut transaction = open(store, lease).await;
@@ -149,73 +147,6 @@ async fn a_deferred_foreign_key_that_does_not_hold_aborts() {
     nothing_happened(&disk, &store, &lease).await;
 }
 
-/// Fails when dropping the handle does not take the connection out of the cell.
-#[tokio::test]
-async fn a_dropped_transaction_frees_the_writer() {
-    let (disk, store, lease, mut transaction) = begun().await;
-    run(&mut transaction, INSERT).await.unwrap();
-    drop(transaction);
-    claimed(&store).await;
-    nothing_happened(&disk, &store, &lease).await;
-}
-
-/// Fails when `abandon` does not take the connection out of the cell.
-#[tokio::test]
-async fn a_kept_transaction_is_revoked_and_the_store_works_on() {
-    let (disk, store, lease, mut kept) = begun().await;
-    run(&mut kept, INSERT).await.unwrap();
-    store.abandon(&lease).await;
-    claimed(&store).await;
-    let error: sqlx::Error = kept.connection().await.unwrap_err().into();
-    assert!(error.source().unwrap().to_string().contains("run it belongs to has ended"));
-    assert_eq!(store.complete_in(kept, &lease, &answer()).await.unwrap(), Commit::Lost);
-    nothing_happened(&disk, &store, &lease).await;
-}
-
-/// Fails when the task that waits for the guard ends with `abandon`.
-#[tokio::test]
-async fn a_kept_guard_is_waited_for_and_the_store_works_on_after_it() {
-    let (disk, store, lease, mut kept) = begun().await;
-    let store = store.queue_timeout(Duration::from_millis(20));
-    let guard = kept.connection().await.unwrap();
-    store.abandon(&lease).await;
-    assert_eq!(store.claim(&request()).await.unwrap_err().kind(), StoreErrorKind::Unavailable);
-    drop(guard);
-    let store = store.queue_timeout(Duration::from_secs(2));
-    claimed(&store).await;
-    assert!(kept.connection().await.is_err());
-    nothing_happened(&disk, &store, &lease).await;
-}
-
-/// Fails when there is no progress handler (the statement then runs for ever).
-#[tokio::test]
-async fn a_statement_that_runs_too_long_is_interrupted() {
-    let (disk, store, lease, transaction) = begun().await;
-    store.rollback(transaction).await;
-    let store = store.max_transaction(Duration::from_millis(50));
-    let mut transaction = open(&store, &lease).await;
-    let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
-    assert!(run(&mut transaction, endless).await.is_err());
-    let error = transaction.connection().await.unwrap_err();
-    assert!(error.to_string().contains("max_transaction"), "{error}");
-    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
-    nothing_happened(&disk, &store.max_transaction(Duration::from_secs(5)), &lease).await;
-}
-
-/// Fails when a renewal of the transaction's own lease asks the writer.
-#[tokio::test]
-async fn while_the_transaction_is_open_its_lease_lives_and_replays_are_served() {
-    let (_disk, store, lease, transaction) = begun().await;
-    let store = store.queue_timeout(Duration::from_millis(20));
-    let (clock, hand) = crate::Clock::manual();
-    let store = store.clock(clock);
-    assert_eq!(store.renew(&lease).await.unwrap(), Renewal::Renewed { queued: Duration::ZERO });
-    hand.advance(Duration::from_secs(3600));
-    assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::InFlight { .. }));
-    assert!(matches!(store.look(&lease.record).await.unwrap(), Look::Running { lapsed: false, .. }));
-    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
-}
-
 /// Fails when a transaction is given to an id that does not hold the record.
 #[tokio::test]
 async fn only_the_holder_gets_a_transaction() {
@@ -269,41 +200,4 @@ async fn the_answer_to_a_cut_commit_equals_what_is_in_the_database() {
         if confirmed == Commit::Committed { committed += 1 } else { aborted += 1 }
     }
     assert!(committed > 0 && aborted > 0, "{committed} committed, {aborted} aborted");
-}
-
-/// Fails when a connection or turn of a `begin` that was dropped is kept.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_begin_dropped_at_any_point_leaves_the_store_working() {
-    let disk = Disk::new();
-    let store = disk.store().await;
-    let lease = claimed(&store).await;
-    for polls in 0..60 {
-        {
-            let mut cut = pin!(store.begin(&lease));
-            for _ in 0..polls {
-                if cut.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_micros(30));
-            }
-        }
-        store.rollback(open(&store, &lease).await).await;
-    }
-}
-
-/// Fails when renewals wait in one line with everything else: the one here is polled last and served first.
-#[tokio::test]
-async fn renewals_of_other_leases_go_before_begins_that_wait() {
-    let (_disk, store, lease, transaction) = begun().await;
-    drop(transaction);
-    let other = claimed(&store).await;
-    let transaction = open(&store, &lease).await;
-    let mut begin = Box::pin(store.begin(&lease));
-    assert!(futures_util::poll!(begin.as_mut()).is_pending());
-    let mut renewal = Box::pin(store.renew(&other));
-    assert!(futures_util::poll!(renewal.as_mut()).is_pending());
-    store.rollback(transaction).await;
-    // `begin` is not polled, so it would keep a turn that it was granted.
-    assert!(matches!(renewal.await.unwrap(), Renewal::Renewed { .. }));
-    assert!(matches!(begin.await.unwrap(), Begin::Begun(_)));
 }
