@@ -1,9 +1,13 @@
 //! One holder for each key, however many ask at once.
 
+use std::time::Duration;
+
 use super::Harness;
-use super::key::Key;
+use super::harness::lapse;
+use super::key::{End, Key, Seen, TOMBSTONE, answer_of, lasting};
 use super::overlap::overlap;
-use crate::store::{Claim, RecordId};
+use crate::Store;
+use crate::store::{Claim, Look, RecordId, Renewal};
 
 /// Of 64 claims that overlap, over several handles, one is acquired and the others are in flight.
 ///
@@ -42,6 +46,99 @@ pub async fn keys_are_apart<H: Harness>(harness: &H) {
         bytes[at] ^= 1;
         key.other_request().at(RecordId::from_bytes(bytes)).acquire_as(1).await;
     }
+}
+
+/// A run that was released is followed by the next attempt, as often as that happens.
+///
+/// Fails on a store that starts the count anew.
+pub async fn attempts_are_counted_across_releases<H: Harness>(harness: &H) {
+    let key = Key::lasting(harness).await;
+    for attempt in 1..=4 {
+        key.end_held(End::Release, &key.acquire_as(attempt).await).await;
+    }
+}
+
+/// Who finds a key in flight is told how long its run has been going.
+///
+/// Fails on a store that tells no age.
+pub async fn the_age_of_a_run_grows<H: Harness>(harness: &H) {
+    let key = Key::lasting(harness).await;
+    key.acquire().await;
+    harness.pass(harness.lease()).await;
+    let grown = age(&key).await;
+    assert!(grown >= harness.lease() * 9 / 10, "a lease's length later the run is {grown:?} old");
+    assert!(grown < lasting(harness), "a lease's length later the run is {grown:?} old");
+}
+
+/// The age is that of the current run, not of the first.
+///
+/// Fails on a store that counts from the record's first claim.
+pub async fn the_age_is_of_the_current_run<H: Harness>(harness: &H) {
+    let key = Key::lasting(harness).await;
+    let first = key.acquire().await;
+    harness.pass(harness.lease()).await;
+    key.end_held(End::Release, &first).await;
+    key.acquire_as(2).await;
+    let age = age(&key).await;
+    assert!(age < harness.lease() / 2, "a run that has just begun is {age:?} old");
+}
+
+/// A renewal prolongs the lease and leaves the run as old as it is.
+///
+/// Fails on a store that counts the age from the last renewal.
+pub async fn a_renewal_does_not_make_the_run_younger<H: Harness>(harness: &H) {
+    let key = Key::lasting(harness).await;
+    let lease = key.acquire().await;
+    harness.pass(harness.lease()).await;
+    assert_is!(key.renew(&lease).await, Renewal::Renewed { .. }, "a renewal by the holder");
+    let age = age(&key).await;
+    assert!(age >= harness.lease() * 9 / 10, "a lease's length later the renewed run is {age:?} old");
+}
+
+/// Looking tells each state as it is, and claims nothing.
+///
+/// Fails on a store that takes FREE for absent.
+pub async fn look_tells_each_state<H: Harness>(harness: &H) {
+    let key = Key::lasting(harness).await;
+    assert_eq!(key.seen().await, Seen::Absent, "before the first claim");
+    for end in End::ALL {
+        let key = Key::lasting(harness).await;
+        let lease = key.acquire().await;
+        assert_eq!(key.seen().await, Seen::Running(lease.id), "while the first attempt runs");
+        key.end_held(end, &lease).await;
+        let expected = match end {
+            End::Complete => Seen::Recorded(answer_of(&lease)),
+            End::Bury => Seen::Unavailable(TOMBSTONE),
+            End::Release => Seen::Free,
+            End::Forget => Seen::Absent,
+            End::Hold => Seen::Held,
+        };
+        for _ in 0..2 {
+            assert_eq!(key.seen().await, expected, "after {end:?}");
+        }
+    }
+}
+
+/// Looking tells a run whose lease is live from one that the next claim would take over.
+///
+/// Fails on a store that takes every run for a live one.
+pub async fn look_tells_whether_a_run_has_lapsed<H: Harness>(harness: &H) {
+    let key = Key::lapsing(harness).await;
+    key.acquire().await;
+    assert_is!(key.look().await, Look::Running { lapsed: false, .. }, "a run that has just begun");
+    lapse(harness).await;
+    assert_is!(key.look().await, Look::Running { lapsed: true, .. }, "a run whose lease has lapsed");
+}
+
+async fn age<S: Store>(key: &Key<S>) -> Duration {
+    let Claim::InFlight { age: told } = key.claim().await else {
+        panic!("a claim on a live run was not in flight");
+    };
+    let Look::Running { age: seen, lapsed: false, .. } = key.look().await else {
+        panic!("a live run was not seen running");
+    };
+    assert!(seen >= told, "a run was {told:?} old and then {seen:?}");
+    told
 }
 
 pub(super) const CLAIMERS: usize = 64;

@@ -17,7 +17,7 @@ pub trait Harness: Send + Sync + 'static {
     /// Opens another handle on the same records, over connections of its own where the store has connections.
     fn open(&self) -> impl Future<Output = Self::Store> + Send;
 
-    /// Opens a store of the same kind on other records: another file, database or prefix.
+    /// Opens an empty store of the same kind: another file, database or prefix each time.
     fn open_elsewhere(&self) -> impl Future<Output = Self::Store> + Send;
 
     /// Lets time pass on the store's clock, by no less than this: sleeps for a database's clock, advances an injected

@@ -31,7 +31,7 @@ impl<S: Store> Key<S> {
     pub(super) async fn lasting<H: Harness<Store = S>>(harness: &H) -> Self {
         Self {
             store: harness.open().await,
-            record: RecordId::from_bytes(random()),
+            record: fresh_record(),
             fingerprint: Fingerprint::from_bytes(random()),
             caller: CallerFingerprint::from_bytes(random()),
             lease: lasting(harness),
@@ -126,30 +126,24 @@ impl<S: Store> Key<S> {
         answered("renew", self.store.renew(lease).await)
     }
 
-    /// Completes with the [answer](answer_of) of this lease.
-    pub(super) async fn complete(&self, lease: &Lease) -> Write {
-        self.complete_with(lease, answer_of(lease)).await
+    /// Makes the last write of a run.
+    pub(super) async fn end(&self, how: End, lease: &Lease) -> Write {
+        match how {
+            End::Complete => self.complete(lease, Completion::Response(answer_of(lease))).await,
+            End::Bury => self.complete(lease, Completion::Tombstone(TOMBSTONE)).await,
+            End::Release => answered("release", self.store.release(lease).await),
+            End::Forget => answered("forget", self.store.forget(lease).await),
+            End::Hold => answered("hold", self.store.hold(lease).await),
+        }
     }
 
-    pub(super) async fn complete_with(&self, lease: &Lease, response: Arc<StoredResponse>) -> Write {
-        answered("complete", self.store.complete(lease, &Completion::Response(response)).await)
+    /// Makes the last write of a run that still holds the key.
+    pub(super) async fn end_held(&self, how: End, lease: &Lease) {
+        assert_eq!(self.end(how, lease).await, Write::Done, "{how:?} by the holder");
     }
 
-    /// Completes without a response that can be replayed.
-    pub(super) async fn bury(&self, lease: &Lease) -> Write {
-        answered("complete", self.store.complete(lease, &Completion::Tombstone(TOMBSTONE)).await)
-    }
-
-    pub(super) async fn release(&self, lease: &Lease) -> Write {
-        answered("release", self.store.release(lease).await)
-    }
-
-    pub(super) async fn forget(&self, lease: &Lease) -> Write {
-        answered("forget", self.store.forget(lease).await)
-    }
-
-    pub(super) async fn hold(&self, lease: &Lease) -> Write {
-        answered("hold", self.store.hold(lease).await)
+    pub(super) async fn complete(&self, lease: &Lease, completion: Completion) -> Write {
+        answered("complete", self.store.complete(lease, &completion).await)
     }
 
     pub(super) async fn resolve(&self, by: LeaseId, resolution: &Resolution) -> Write {
@@ -171,6 +165,22 @@ impl<S: Store> Key<S> {
             Look::Held => Seen::Held,
         }
     }
+}
+
+/// A run's last write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// With the [answer](answer_of) of the lease.
+    Complete,
+    /// With a [tombstone](TOMBSTONE).
+    Bury,
+    Release,
+    Forget,
+    Hold,
+}
+
+impl End {
+    pub(super) const ALL: [Self; 5] = [Self::Complete, Self::Bury, Self::Release, Self::Forget, Self::Hold];
 }
 
 /// A state of a record that can be compared.
@@ -196,6 +206,10 @@ pub(super) fn answer_of(lease: &Lease) -> Arc<StoredResponse> {
 
 pub(super) fn answered<T>(verb: &str, answer: Result<T, StoreError>) -> T {
     answer.unwrap_or_else(|error| panic!("{verb} got no answer from the store: {error:?}"))
+}
+
+pub(super) fn fresh_record() -> RecordId {
+    RecordId::from_bytes(random())
 }
 
 pub(super) fn random() -> [u8; 32] {

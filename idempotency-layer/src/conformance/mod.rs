@@ -30,6 +30,7 @@ mod harness;
 mod key;
 mod memory;
 mod overlap;
+mod stage;
 
 use std::fmt;
 use std::future::Future;
@@ -89,8 +90,8 @@ pub async fn run<H: Harness>(harness: &H) {
 
 /// Makes the list three times over: as modules, as [`properties`] and as [`conformance_tests!`].
 macro_rules! list {
-    ($dollar:tt $( $(#[$doc:meta])* $module:ident { $( $property:ident, )+ } )+) => {
-        $( $(#[$doc])* pub mod $module; )+
+    ($dollar:tt $( $module:ident { $( $property:ident, )+ } )+) => {
+        $( pub mod $module; )+
 
         /// The whole list, in the order in which a store is best built.
         #[must_use]
@@ -126,9 +127,120 @@ macro_rules! list {
 }
 
 list! { $
-    /// Who becomes the holder of a key.
     claims {
         one_of_many_overlapping_claimers_holds,
         keys_are_apart,
+        attempts_are_counted_across_releases,
+        the_age_of_a_run_grows,
+        the_age_is_of_the_current_run,
+        a_renewal_does_not_make_the_run_younger,
+        look_tells_each_state,
+        look_tells_whether_a_run_has_lapsed,
+    }
+    leases {
+        a_live_lease_keeps_others_out,
+        a_lapsed_lease_is_taken_over_as_the_next_attempt,
+        one_of_many_overlapping_claimers_takes_over,
+        a_renewed_lease_lives_for_its_duration_again,
+        a_renewed_lease_lapses,
+        a_lapsed_holder_that_nobody_overtook_renews,
+        a_lapsed_holder_that_nobody_overtook_ends_its_run,
+        a_renewal_that_crosses_the_last_write_is_no_loss,
+    }
+    fences {
+        a_late_renewal_is_fenced,
+        a_late_completion_is_fenced,
+        a_late_tombstone_is_fenced,
+        a_late_release_is_fenced,
+        a_late_forget_is_fenced,
+        a_late_hold_is_fenced,
+        an_ended_run_is_not_ended_otherwise,
+        a_completion_and_a_takeover_do_not_both_win,
+    }
+    duplicates {
+        a_claim_sent_again_is_acquired_again,
+        a_claim_sent_again_starts_its_lease_anew,
+        overlapping_duplicates_of_a_claim_are_one_run,
+        a_claim_that_held_the_key_finds_it_held,
+        a_renewal_sent_again_is_renewed_again,
+        a_completion_sent_again_is_done,
+        a_release_sent_again_is_done,
+        a_forget_sent_again_is_done,
+        a_hold_sent_again_is_done,
+        a_decision_sent_again_is_done,
+        a_late_write_changes_nothing,
+        a_late_claim_loses_nothing,
+        a_late_claim_does_not_rerun_what_it_freed,
+        a_late_decision_changes_nothing,
+    }
+    mismatch {
+        another_request_is_refused_in_every_state,
+        another_caller_is_told_in_every_state,
+        the_request_is_compared_before_the_caller,
+        another_request_does_not_take_over,
+        another_caller_does_not_take_over,
+    }
+    policy {
+        a_lapsed_run_obeys_the_policy_of_its_claim,
+        a_released_run_is_run_again_under_hold,
+        too_many_lapsed_runs_are_held,
+        released_runs_do_not_count_as_lapsed,
+        lapsed_runs_count_across_releases,
+        an_operators_free_counts_lapses_from_zero,
+    }
+    held {
+        a_held_key_runs_for_nobody,
+        a_held_key_does_not_expire,
+        held_records_are_listed_in_the_order_of_their_ids,
+        the_list_of_held_records_ends,
+        the_first_page_begins_at_the_smallest_id,
+        the_list_tells_cause_attempt_and_age,
+        a_held_key_is_settled,
+        a_held_key_is_freed,
+        a_held_key_is_forgotten,
+        only_a_held_key_is_resolved,
+        a_second_decision_is_fenced,
+    }
+    retention {
+        a_settled_key_is_new_after_its_retention,
+        a_lapsed_key_is_new_after_its_retention,
+        the_retention_counts_from_the_last_write,
+        the_retention_counts_from_the_decision,
+        a_renewal_prolongs_the_retention,
+        a_renewal_that_crosses_prolongs_nothing,
+        a_live_lease_is_never_removed,
+        the_retention_is_the_records_own,
+        a_record_outlives_its_lease,
+        a_forgotten_key_is_new_to_any_request,
+    }
+    responses {
+        each_status_is_replayed,
+        repeated_headers_are_replayed_in_order,
+        header_bytes_are_replayed,
+        bodies_are_replayed,
+        trailers_are_replayed,
+        tombstones_tell_status_and_reason,
+        the_first_response_stays,
+    }
+    waiting {
+        each_end_of_a_run_wakes_every_watcher,
+        a_change_before_the_first_poll_is_not_missed,
+        a_change_after_the_first_poll_wakes,
+        a_decision_wakes,
+    }
+    damage {
+        a_corrupt_record_is_told_and_left_alone,
+        a_newer_record_is_told_and_left_alone,
+        a_corrupt_record_is_not_removed,
+        a_corrupt_record_does_not_break_the_list,
+    }
+    dropping {
+        a_dropped_claim_is_whole,
+        a_dropped_completion_is_whole,
+    }
+    identity {
+        clones_have_one_identity,
+        another_store_has_another_identity,
+        handles_reach_the_same_records,
     }
 }
