@@ -1,10 +1,9 @@
-//! A record that cannot be read is told as such, and neither overwritten nor removed.
+//! A record that cannot be read is told as such, and no verb overwrites or removes it.
 
 use std::num::NonZeroU16;
 
 use super::Harness;
 use super::duplicates::resolutions;
-use super::harness::expire;
 use super::key::{End, Key, TOMBSTONE, answer_of, answered};
 use crate::Store;
 use crate::store::{Completion, Lease, LeaseId, Page, StoreError, StoreErrorKind};
@@ -23,19 +22,6 @@ pub async fn a_corrupt_record_is_told_and_left_alone<H: Harness>(harness: &H) {
 /// Fails on a store that takes a newer version for a broken one.
 pub async fn a_newer_record_is_told_and_left_alone<H: Harness>(harness: &H) {
     is_told_and_left_alone(StoreErrorKind::Newer, harness).await;
-}
-
-/// A record that cannot be read is not swept.
-///
-/// Fails on a store that removes it when its retention would have ended.
-pub async fn a_corrupt_record_is_not_removed<H: Harness>(harness: &H) {
-    let key = Key::expiring(harness).await;
-    let lease = key.acquire().await;
-    key.end_held(End::Complete, &lease).await;
-    harness.damage(&key.record, StoreErrorKind::Corrupt).await;
-    expire(harness).await;
-    let claim = key.store.claim(&key.request()).await;
-    assert_is!(claim, Err(error) if error.kind() == StoreErrorKind::Corrupt, "a claim on a corrupt record");
 }
 
 /// Held records are listed although another one cannot be read.

@@ -231,7 +231,6 @@ list! { $
     damage {
         a_corrupt_record_is_told_and_left_alone,
         a_newer_record_is_told_and_left_alone,
-        a_corrupt_record_is_not_removed,
         a_corrupt_record_does_not_break_the_list,
     }
     dropping {

@@ -135,7 +135,6 @@ mutants! {
 
     a_corrupt_record_is_told_and_left_alone: CorruptIsAbsent,
     a_newer_record_is_told_and_left_alone: NewerIsCorrupt,
-    a_corrupt_record_is_not_removed: DamagedRecordsExpire,
     a_corrupt_record_does_not_break_the_list: ACorruptRecordBreaksTheList,
 
     a_dropped_claim_is_whole: ClaimTakesTwoSteps,

@@ -27,8 +27,8 @@ pub(crate) struct MutantStore {
 struct Table {
     now: Duration,
     rows: BTreeMap<RecordId, Row>,
-    /// Why a record cannot be read, and when it would have expired.
-    damaged: HashMap<RecordId, (StoreErrorKind, Duration)>,
+    /// Why a record cannot be read.
+    damaged: HashMap<RecordId, StoreErrorKind>,
     watched: HashMap<RecordId, Arc<Notify>>,
     last_retention: Duration,
 }
@@ -52,8 +52,8 @@ impl MutantStore {
 
     pub(super) fn damage(&self, record: &RecordId, kind: StoreErrorKind) {
         let mut table = self.table.lock().unwrap();
-        let row = table.rows.remove(record).unwrap();
-        table.damaged.insert(*record, (kind, row.written_at + row.retention));
+        table.rows.remove(record);
+        table.damaged.insert(*record, kind);
     }
 
     fn has(&self, mutation: Mutation) -> bool {
@@ -70,15 +70,12 @@ impl MutantStore {
 
     /// Takes a copy of the record out, as a verb sees it.
     fn read(&self, id: RecordId) -> Result<(Option<Row>, Rules), StoreError> {
-        let mut table = self.table.lock().unwrap();
+        let table = self.table.lock().unwrap();
         let rules = Rules { now: table.now, mutation: self.mutation };
         match table.damaged.get(&id) {
-            Some((_, until)) if self.has(DamagedRecordsExpire) && *until <= table.now => {
-                table.damaged.remove(&id);
-            }
-            Some((StoreErrorKind::Corrupt, _)) if self.has(CorruptIsAbsent) => {}
+            Some(StoreErrorKind::Corrupt) if self.has(CorruptIsAbsent) => {}
             Some(_) if self.has(NewerIsCorrupt) => return Err(StoreError::new(StoreErrorKind::Corrupt)),
-            Some((kind, _)) => return Err(StoreError::new(*kind)),
+            Some(kind) => return Err(StoreError::new(*kind)),
             None => {}
         }
         let row = table.rows.get(&id).filter(|row| !rules.is_expired(row, table.last_retention));
