@@ -1,5 +1,7 @@
 //! One holder for each key, however many ask at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::Harness;
@@ -7,7 +9,7 @@ use super::harness::lapse;
 use super::key::{End, Key, Seen, TOMBSTONE, answer_of, lasting};
 use super::overlap::overlap;
 use crate::Store;
-use crate::store::{Claim, Look, RecordId, Renewal};
+use crate::store::{Claim, Lease, Look, RecordId, Renewal};
 
 /// Of 64 claims that overlap, over several handles, one is acquired and the others are in flight.
 ///
@@ -32,6 +34,72 @@ pub async fn one_of_many_overlapping_claimers_holds<H: Harness>(harness: &H) {
             }
         }
         assert_eq!(holders, 1, "of {CLAIMERS} overlapping claimers, so many hold the key");
+    }
+}
+
+/// Of overlapping claims for two requests under one key, one is acquired; those for the same request are in flight,
+/// those for the other one are told that the key is taken.
+///
+/// Fails on a store where who loses the race is not compared.
+pub async fn of_two_overlapping_requests_one_is_refused<H: Harness>(harness: &H) {
+    for _ in 0..ROUNDS {
+        let key = Key::lasting(harness).await;
+        let requests = [key.through(harness.open().await), key.other_request().through(harness.open().await)];
+        let mut calls = Vec::new();
+        for at in 0..CLAIMERS {
+            let asks = at % 2;
+            let handle = requests[asks].clone();
+            calls.push(async move { (asks, handle.claim().await) });
+        }
+        let claims = overlap(calls).await;
+        let holders: Vec<_> = claims.iter().filter(|(_, claim)| matches!(claim, Claim::Acquired(_))).collect();
+        let [(holds, _)] = holders[..] else { panic!("of two overlapping requests hold the key: {holders:?}") };
+        for (asks, claim) in &claims {
+            match claim {
+                Claim::Acquired(_) => {}
+                Claim::InFlight { .. } if asks == holds => {}
+                Claim::Reused if asks != holds => {}
+                other => panic!("request {asks} overlapped with request {holds}, which holds the key, and got {other:?}"),
+            }
+        }
+    }
+}
+
+/// Many claimers that come back until each has had its run never run at the same time, however the runs end.
+///
+/// Fails on a store that sends a write of its own again without the fence.
+pub async fn overlapping_runs_take_turns<H: Harness>(harness: &H) {
+    let key = Key::lasting(harness).await;
+    let running = Arc::new(AtomicUsize::new(0));
+    let mut calls = Vec::new();
+    for at in 0..8 {
+        let key = key.through(harness.open().await);
+        let running = Arc::clone(&running);
+        let end = if at % 2 == 0 { End::Release } else { End::Forget };
+        calls.push(async move {
+            for _ in 0..4 {
+                let lease = turn(&key).await;
+                assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "others run already");
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+                key.end_held(end, &lease).await;
+            }
+        });
+    }
+    overlap(calls).await;
+}
+
+/// Claims until the key is free.
+async fn turn<S: Store>(key: &Key<S>) -> Lease {
+    loop {
+        let request = key.request();
+        match key.send(&request).await {
+            Claim::Acquired(_) => return request.lease,
+            Claim::InFlight { .. } => tokio::task::yield_now().await,
+            other => panic!("a claim among many got {other:?}"),
+        }
     }
 }
 

@@ -8,6 +8,50 @@ use crate::{SharedStore, Store};
 
 /// A store on trial.
 ///
+/// This one is for a store on a clock that it cannot set:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use idempotency_layer::MemoryStore;
+/// use idempotency_layer::conformance::Harness;
+/// use idempotency_layer::store::{RecordId, StoreErrorKind};
+///
+/// struct MyHarness(MemoryStore);
+///
+/// impl Harness for MyHarness {
+///     type Store = MemoryStore;
+///
+///     async fn open(&self) -> MemoryStore {
+///         self.0.clone()
+///     }
+///
+///     async fn open_elsewhere(&self) -> MemoryStore {
+///         MemoryStore::new()
+///     }
+///
+///     async fn pass(&self, by: Duration) {
+///         tokio::time::sleep(by).await;
+///     }
+///
+///     async fn damage(&self, _: &RecordId, _: StoreErrorKind) {
+///         todo!("write a byte into the record that its reader refuses")
+///     }
+///
+///     fn lease(&self) -> Duration {
+///         Duration::from_millis(500)
+///     }
+///
+///     fn retention(&self) -> Duration {
+///         Duration::from_millis(1_500)
+///     }
+///
+///     fn pushes(&self) -> bool {
+///         true
+///     }
+/// }
+/// ```
+///
 /// A harness may be used for one property or for all of them, one at a time or all at once; if at once, its clock
 /// must be one that nobody advances.
 pub trait Harness: Send + Sync + 'static {

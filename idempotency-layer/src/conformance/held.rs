@@ -6,6 +6,7 @@ use super::Harness;
 use super::duplicates::resolutions;
 use super::harness::{expire, lapse};
 use super::key::{End, Key, answered, random};
+use super::overlap::overlap;
 use crate::Store;
 use crate::store::{Claim, HeldCause, HeldRecord, LeaseId, Page, RecordId, Resolution, UnknownOutcome, Write};
 
@@ -187,6 +188,22 @@ pub async fn a_second_decision_is_fenced<H: Harness>(harness: &H) {
             assert_eq!(answer, expected, "{second:?} by another operator after {first:?}");
             assert_eq!(key.seen().await, before, "the record after {first:?} and another's {second:?}");
         }
+    }
+}
+
+/// Of two operators who decide at the same time one decides.
+///
+/// Fails on a store that reads that a key is held in one step and resolves it in another.
+pub async fn one_of_two_overlapping_decisions_counts<H: Harness>(harness: &H) {
+    let [settle, free, _] = resolutions();
+    for _ in 0..16 {
+        let key = held(harness).await;
+        let other = key.through(harness.open().await);
+        let decisions = [(key.clone(), settle.clone()), (other, free.clone())];
+        let calls = decisions.map(|(key, resolution)| async move { key.resolve(LeaseId::random(), &resolution).await });
+        let answers = overlap(calls.into()).await;
+        let done = answers.iter().filter(|answer| **answer == Write::Done).count();
+        assert_eq!(done, 1, "two overlapping decisions got {answers:?}");
     }
 }
 

@@ -129,6 +129,8 @@ macro_rules! list {
 list! { $
     claims {
         one_of_many_overlapping_claimers_holds,
+        of_two_overlapping_requests_one_is_refused,
+        overlapping_runs_take_turns,
         keys_are_apart,
         attempts_are_counted_across_releases,
         the_age_of_a_run_grows,
@@ -156,6 +158,7 @@ list! { $
         a_late_hold_is_fenced,
         an_ended_run_is_not_ended_otherwise,
         a_completion_and_a_takeover_do_not_both_win,
+        a_renewal_and_a_takeover_do_not_both_win,
     }
     duplicates {
         a_claim_sent_again_is_acquired_again,
@@ -200,6 +203,7 @@ list! { $
         a_held_key_is_forgotten,
         only_a_held_key_is_resolved,
         a_second_decision_is_fenced,
+        one_of_two_overlapping_decisions_counts,
     }
     retention {
         a_settled_key_is_new_after_its_retention,

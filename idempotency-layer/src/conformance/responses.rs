@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::StatusCode;
 
 use super::Harness;
-use super::key::{Key, fresh_record};
+use super::key::Key;
 use crate::store::{Claim, Completion, Lease, Look, StoredResponse, Tombstone, TombstoneReason, Write};
 use crate::Store;
 
@@ -15,10 +15,9 @@ use crate::Store;
 ///
 /// Fails on a store that keeps common statuses only.
 pub async fn each_status_is_replayed<H: Harness>(harness: &H) {
-    let key = Key::lasting(harness).await;
     for status in [200, 201, 204, 299, 302, 304, 404, 409, 422, 499, 599, 999] {
         let Ok(status) = StatusCode::from_u16(status) else { unreachable!("{status} has three digits") };
-        replays(&key, StoredResponse::new(status, Bytes::from_static(b"{}"))).await;
+        replays(harness, StoredResponse::new(status, Bytes::from_static(b"{}"))).await;
     }
 }
 
@@ -26,7 +25,6 @@ pub async fn each_status_is_replayed<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that keeps one value of each name.
 pub async fn repeated_headers_are_replayed_in_order<H: Harness>(harness: &H) {
-    let key = Key::lasting(harness).await;
     let response = StoredResponse {
         headers: headers(&[
             ("vary", b"accept"),
@@ -39,31 +37,29 @@ pub async fn repeated_headers_are_replayed_in_order<H: Harness>(harness: &H) {
         ]),
         ..StoredResponse::new(StatusCode::OK, Bytes::new())
     };
-    replays(&key, response).await;
+    replays(harness, response).await;
 }
 
 /// A header's bytes are replayed whether or not they are text.
 ///
 /// Fails on a store that keeps headers as UTF-8.
 pub async fn header_bytes_are_replayed<H: Harness>(harness: &H) {
-    let key = Key::lasting(harness).await;
     let all: Vec<u8> = (0x20..=0xff).filter(|byte| *byte != 0x7f).chain([b'\t', b'x']).collect();
     let response = StoredResponse {
         headers: headers(&[("content-disposition", b"attachment; filename=\"na\xefve\xff\""), ("x-all", &all)]),
         ..StoredResponse::new(StatusCode::OK, Bytes::new())
     };
-    replays(&key, response).await;
+    replays(harness, response).await;
 }
 
 /// A body is replayed be it empty, binary or 1 MiB long.
 ///
 /// Fails on a store that keeps bodies as text.
 pub async fn bodies_are_replayed<H: Harness>(harness: &H) {
-    let key = Key::lasting(harness).await;
     let binary: Vec<u8> = (0..=u8::MAX).rev().chain([0, 0, 0xff]).collect();
     let long: Vec<u8> = (0..MEBIBYTE).map(|at| (at * 31 % 251) as u8).collect();
     for body in [Vec::new(), binary, long] {
-        replays(&key, StoredResponse::new(StatusCode::OK, Bytes::from(body))).await;
+        replays(harness, StoredResponse::new(StatusCode::OK, Bytes::from(body))).await;
     }
 }
 
@@ -71,10 +67,9 @@ pub async fn bodies_are_replayed<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that drops trailers.
 pub async fn trailers_are_replayed<H: Harness>(harness: &H) {
-    let key = Key::lasting(harness).await;
     let trailers = headers(&[("grpc-status", b"0"), ("x-sum", b"\xfe\xff"), ("x-sum", b"2")]);
     for trailers in [None, Some(trailers)] {
-        replays(&key, StoredResponse { trailers, ..StoredResponse::new(StatusCode::OK, Bytes::from_static(b"ok")) }).await;
+        replays(harness, StoredResponse { trailers, ..StoredResponse::new(StatusCode::OK, Bytes::from_static(b"ok")) }).await;
     }
 }
 
@@ -126,12 +121,14 @@ fn headers(pairs: &[(&'static str, &[u8])]) -> HeaderMap {
     headers
 }
 
-async fn replays<S: Store>(key: &Key<S>, response: StoredResponse) {
-    let key = key.at(fresh_record());
+/// Records a response over one handle, and asserts that each handle replays it.
+async fn replays<H: Harness>(harness: &H, response: StoredResponse) {
+    let key = Key::lasting(harness).await;
     let response = Arc::new(response);
     let lease = key.acquire().await;
     assert_eq!(key.complete(&lease, Completion::Response(Arc::clone(&response))).await, Write::Done);
     is_replayed(&key, &lease, &response).await;
+    is_replayed(&key.through(harness.open().await), &lease, &response).await;
 }
 
 /// Asserts that everybody gets this response, the one that sent the first claim included.

@@ -43,6 +43,8 @@ macro_rules! mutants {
 
 mutants! {
     one_of_many_overlapping_claimers_holds: ClaimChecksThenActs,
+    of_two_overlapping_requests_one_is_refused: NewRunsAreNotCompared,
+    overlapping_runs_take_turns: ReleaseIsRepeatedUnfenced,
     keys_are_apart: IdsAreShortened,
     attempts_are_counted_across_releases: FreeStartsAttemptsAnew,
     the_age_of_a_run_grows: AgeIsZero,
@@ -68,6 +70,7 @@ mutants! {
     a_late_hold_is_fenced: HoldIsNotFenced,
     an_ended_run_is_not_ended_otherwise: FencesLookAtTheIdAlone,
     a_completion_and_a_takeover_do_not_both_win: CompletionChecksThenActs,
+    a_renewal_and_a_takeover_do_not_both_win: RenewalChecksThenActs,
 
     a_claim_sent_again_is_acquired_again: OwnClaimIsInFlight,
     a_claim_sent_again_starts_its_lease_anew: OwnClaimKeepsTheLease,
@@ -108,6 +111,7 @@ mutants! {
     a_held_key_is_forgotten: OperatorsForgetFrees,
     only_a_held_key_is_resolved: DecisionsNeedNoHold,
     a_second_decision_is_fenced: SecondDecisionsReplace,
+    one_of_two_overlapping_decisions_counts: DecisionChecksThenActs,
 
     a_settled_key_is_new_after_its_retention: SettledNeverExpires,
     a_lapsed_key_is_new_after_its_retention: RunsNeverExpire,

@@ -118,6 +118,9 @@ impl Rules {
 
     fn mismatch(&self, row: &Row, request: &ClaimRequest) -> Option<Claim> {
         let lapsed = row.state == State::Running && self.is_lapsed(row);
+        if self.has(NewRunsAreNotCompared) && row.state == State::Running && row.claimed_at == self.now {
+            return None;
+        }
         let forgets_request = self.has(FreeForgetsTheRequest) && row.state == State::Free
             || self.has(TakeoverIgnoresTheRequest) && lapsed;
         let forgets_caller = self.has(CallerIsNotCompared) || self.has(TakeoverIgnoresTheCaller) && lapsed;

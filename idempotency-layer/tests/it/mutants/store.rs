@@ -176,7 +176,8 @@ impl Store for MutantStore {
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, StoreError> {
-        self.step(&lease.record, never, |rules, row| rules.renew(row, lease)).await
+        let races = |_: &Option<Row>, _: &Rules| self.has(RenewalChecksThenActs);
+        self.step(&lease.record, races, |rules, row| rules.renew(row, lease)).await
     }
 
     async fn complete(&self, lease: &Lease, completion: &Completion) -> Result<Write, StoreError> {
@@ -197,7 +198,16 @@ impl Store for MutantStore {
     }
 
     async fn release(&self, lease: &Lease) -> Result<Write, StoreError> {
-        self.step(&lease.record, never, |rules, row| rules.release(row, lease)).await
+        let answer = self.step(&lease.record, never, |rules, row| rules.release(row, lease)).await?;
+        if self.has(ReleaseIsRepeatedUnfenced) {
+            yield_to_others().await;
+            self.atomic(lease.record, true, |_, row| {
+                if let Some(row) = row {
+                    row.state = State::Free;
+                }
+            })?;
+        }
+        Ok(answer)
     }
 
     async fn forget(&self, lease: &Lease) -> Result<Write, StoreError> {
@@ -233,6 +243,9 @@ impl Store for MutantStore {
     }
 
     async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        if self.has(DecisionChecksThenActs) {
+            return self.step(record, |_, _| true, |rules, row| rules.resolve(row, by, resolution)).await;
+        }
         let wakes = !self.has(DecisionsDoNotWake);
         self.atomic(*record, wakes, |rules, row| rules.resolve(row, by, resolution))
     }
