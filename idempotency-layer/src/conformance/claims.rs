@@ -59,7 +59,9 @@ pub async fn of_two_overlapping_requests_one_is_refused<H: Harness>(harness: &H)
                 Claim::Acquired(_) => {}
                 Claim::InFlight { .. } if asks == holds => {}
                 Claim::Reused if asks != holds => {}
-                other => panic!("request {asks} overlapped with request {holds}, which holds the key, and got {other:?}"),
+                other => {
+                    panic!("request {asks} overlapped with request {holds}, which holds the key, and got {other:?}")
+                }
             }
         }
     }

@@ -166,7 +166,10 @@ pub async fn a_late_claim_loses_nothing<H: Harness>(harness: &H) {
         let claim = key.send(&first).await;
         let mut after = key.seen().await;
         if after == Seen::Running(first.lease.id) {
-            assert!(matches!(before, Seen::Absent | Seen::Free), "{stage:?}: a late claim took over {before:?}: {claim:?}");
+            assert!(
+                matches!(before, Seen::Absent | Seen::Free),
+                "{stage:?}: a late claim took over {before:?}: {claim:?}"
+            );
             after = Seen::Free;
         } else {
             assert_eq!(after, before, "{stage:?}: the record after a late claim that got {claim:?}");

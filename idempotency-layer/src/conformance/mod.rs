@@ -26,11 +26,24 @@ macro_rules! assert_is {
     };
 }
 
+pub mod claims;
+pub mod damage;
+pub mod dropping;
+pub mod duplicates;
+pub mod fences;
 mod harness;
+pub mod held;
+pub mod identity;
 mod key;
+pub mod leases;
 mod memory;
+pub mod mismatch;
 mod overlap;
+pub mod policy;
+pub mod responses;
+pub mod retention;
 mod stage;
+pub mod waiting;
 
 use std::fmt;
 use std::future::Future;
@@ -88,11 +101,9 @@ pub async fn run<H: Harness>(harness: &H) {
     assert!(broken.is_empty(), "the store does not keep: {}", broken.join(", "));
 }
 
-/// Makes the list three times over: as modules, as [`properties`] and as [`conformance_tests!`].
+/// Makes the list twice over: as [`properties`] and as [`conformance_tests!`].
 macro_rules! list {
     ($dollar:tt $( $module:ident { $( $property:ident, )+ } )+) => {
-        $( pub mod $module; )+
-
         /// The whole list, in the order in which a store is best built.
         #[must_use]
         pub fn properties<H: Harness>() -> Vec<Property<H>> {

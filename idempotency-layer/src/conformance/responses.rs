@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::StatusCode;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Harness;
 use super::key::Key;
-use crate::store::{Claim, Completion, Lease, Look, StoredResponse, Tombstone, TombstoneReason, Write};
 use crate::Store;
+use crate::store::{Claim, Completion, Lease, Look, StoredResponse, Tombstone, TombstoneReason, Write};
 
 /// Every status is replayed.
 ///
@@ -69,7 +69,8 @@ pub async fn bodies_are_replayed<H: Harness>(harness: &H) {
 pub async fn trailers_are_replayed<H: Harness>(harness: &H) {
     let trailers = headers(&[("grpc-status", b"0"), ("x-sum", b"\xfe\xff"), ("x-sum", b"2")]);
     for trailers in [None, Some(trailers)] {
-        replays(harness, StoredResponse { trailers, ..StoredResponse::new(StatusCode::OK, Bytes::from_static(b"ok")) }).await;
+        replays(harness, StoredResponse { trailers, ..StoredResponse::new(StatusCode::OK, Bytes::from_static(b"ok")) })
+            .await;
     }
 }
 
@@ -77,12 +78,9 @@ pub async fn trailers_are_replayed<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that keeps one reason for all.
 pub async fn tombstones_tell_status_and_reason<H: Harness>(harness: &H) {
-    for reason in [
-        TombstoneReason::TooLarge,
-        TombstoneReason::Streamed,
-        TombstoneReason::Upgraded,
-        TombstoneReason::BodyFailed,
-    ] {
+    for reason in
+        [TombstoneReason::TooLarge, TombstoneReason::Streamed, TombstoneReason::Upgraded, TombstoneReason::BodyFailed]
+    {
         for status in [StatusCode::OK, StatusCode::SWITCHING_PROTOCOLS, StatusCode::IM_A_TEAPOT] {
             let key = Key::lasting(harness).await;
             let lease = key.acquire().await;

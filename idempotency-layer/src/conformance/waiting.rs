@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::Harness;
 use super::duplicates::resolutions;
 use super::key::{End, Key, Seen, answered};
-use crate::store::{LeaseId, Watch, Write};
 use crate::Store;
+use crate::store::{LeaseId, Watch, Write};
 
 /// Each end of a run wakes every watcher, over each handle. A store that does not push has nothing to show here.
 ///
