@@ -42,6 +42,8 @@ mod overlap;
 pub mod policy;
 pub mod responses;
 pub mod retention;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod stage;
 pub mod waiting;
 
@@ -54,6 +56,8 @@ use futures_util::FutureExt;
 
 pub use self::harness::{Erased, Harness};
 pub use self::memory::MemoryHarness;
+#[cfg(feature = "sqlite")]
+pub use self::sqlite::SqliteHarness;
 
 /// One property of stores, by name.
 pub struct Property<H> {

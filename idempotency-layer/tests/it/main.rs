@@ -5,3 +5,5 @@
 mod memory;
 mod model;
 mod mutants;
+#[cfg(feature = "sqlite")]
+mod sqlite;
