@@ -15,18 +15,11 @@ use crate::store::{Claim, Lease, Look, RecordId, Renewal};
 ///
 /// Fails on a store that reads the record in one step and writes it in another.
 pub async fn one_of_many_overlapping_claimers_holds<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
+    let handles = handles(harness).await;
     for _ in 0..ROUNDS {
-        let key = Key::lasting(harness).await;
-        let mut calls = Vec::new();
-        for _ in 0..HANDLES {
-            let handle = key.through(harness.open().await);
-            calls.extend((0..CLAIMERS / HANDLES).map(|_| {
-                let handle = handle.clone();
-                async move { handle.claim().await }
-            }));
-        }
         let mut holders = 0;
-        for claim in overlap(calls).await {
+        for claim in overlapping_claims(&any.fresh(), &handles).await {
             match claim {
                 Claim::Acquired(_) => holders += 1,
                 Claim::InFlight { .. } => {}
@@ -42,9 +35,11 @@ pub async fn one_of_many_overlapping_claimers_holds<H: Harness>(harness: &H) {
 ///
 /// Fails on a store where who loses the race is not compared.
 pub async fn of_two_overlapping_requests_one_is_refused<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
+    let handles = handles(harness).await;
     for _ in 0..ROUNDS {
-        let key = Key::lasting(harness).await;
-        let requests = [key.through(harness.open().await), key.other_request().through(harness.open().await)];
+        let key = any.fresh();
+        let requests = [key.through(handles[0].clone()), key.other_request().through(handles[1].clone())];
         let mut calls = Vec::new();
         for at in 0..CLAIMERS {
             let asks = at % 2;
@@ -171,8 +166,9 @@ pub async fn a_renewal_does_not_make_the_run_younger<H: Harness>(harness: &H) {
 pub async fn look_tells_each_state<H: Harness>(harness: &H) {
     let key = Key::lasting(harness).await;
     assert_eq!(key.seen().await, Seen::Absent, "before the first claim");
+    let any = Key::lasting(harness).await;
     for end in End::ALL {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         assert_eq!(key.seen().await, Seen::Running(lease.id), "while the first attempt runs");
         key.end_held(end, &lease).await;
@@ -211,6 +207,24 @@ async fn age<S: Store>(key: &Key<S>) -> Duration {
     told
 }
 
+/// Several handles on the same records.
+pub(super) async fn handles<H: Harness>(harness: &H) -> Vec<H::Store> {
+    let mut handles = Vec::new();
+    for _ in 0..4 {
+        handles.push(harness.open().await);
+    }
+    handles
+}
+
+/// What many get that claim a key at the same time, over these handles in turn.
+pub(super) async fn overlapping_claims<S: Store>(key: &Key<S>, handles: &[S]) -> Vec<Claim> {
+    let handles = handles.iter().cycle().take(CLAIMERS);
+    let calls = handles.map(|handle| {
+        let key = key.through(handle.clone());
+        async move { key.claim().await }
+    });
+    overlap(calls.collect()).await
+}
+
 pub(super) const CLAIMERS: usize = 64;
-pub(super) const HANDLES: usize = 4;
 const ROUNDS: usize = 4;

@@ -13,8 +13,9 @@ use crate::store::{Claim, Completion, Write};
 ///
 /// Fails on a store that reserves a key in one step and names the holder in another.
 pub async fn a_dropped_claim_is_whole<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for polls in 0..POLLS {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let request = key.request();
         drop_after(polls, key.store.claim(&request)).await;
         let seen = key.seen().await;
@@ -30,8 +31,9 @@ pub async fn a_dropped_claim_is_whole<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that writes the state in one step and the response in another.
 pub async fn a_dropped_completion_is_whole<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for polls in 0..POLLS {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         let completion = Completion::Response(answer_of(&lease));
         drop_after(polls, key.store.complete(&lease, &completion)).await;

@@ -124,8 +124,9 @@ async fn is_done_again<H: Harness>(end: End, harness: &H) {
 ///
 /// Fails on a store whose records do not keep the id of the decision.
 pub async fn a_decision_sent_again_is_done<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for resolution in resolutions() {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         key.end_held(End::Hold, &key.acquire().await).await;
         let by = LeaseId::random();
         assert_eq!(key.resolve(by, &resolution).await, Write::Done, "{resolution:?} of a held key");
@@ -198,9 +199,10 @@ pub async fn a_late_claim_does_not_rerun_what_it_freed<H: Harness>(harness: &H) 
 ///
 /// Fails on a store that carries out a decision whatever the record's state.
 pub async fn a_late_decision_changes_nothing<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for resolution in resolutions() {
         for then in [None, Some(End::Complete), Some(End::Bury), Some(End::Release), Some(End::Forget)] {
-            let key = Key::lasting(harness).await;
+            let key = any.fresh();
             key.end_held(End::Hold, &key.acquire().await).await;
             let by = LeaseId::random();
             assert_eq!(key.resolve(by, &resolution).await, Write::Done, "{resolution:?} of a held key");

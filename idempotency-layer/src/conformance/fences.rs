@@ -70,8 +70,9 @@ async fn is_fenced<H: Harness>(end: End, harness: &H) {
 ///
 /// Fails on a store that fences by the id alone and not by the state.
 pub async fn an_ended_run_is_not_ended_otherwise<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for first in End::ALL {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         key.end_held(first, &lease).await;
         let before = key.seen().await;
@@ -92,8 +93,9 @@ fn same_verb(first: End, second: End) -> bool {
 ///
 /// Fails on a store that checks the holder in one step and completes in another.
 pub async fn a_completion_and_a_takeover_do_not_both_win<H: Harness>(harness: &H) {
+    let other = harness.open().await;
     for (key, lease) in lapsed(harness).await {
-        let holder = key.through(harness.open().await);
+        let holder = key.through(other.clone());
         let completion = async move { holder.end(End::Complete, &lease).await == Write::Done };
         let [completed, _] = one_wins(completion, &key).await;
         let seen = key.seen().await;
@@ -105,8 +107,9 @@ pub async fn a_completion_and_a_takeover_do_not_both_win<H: Harness>(harness: &H
 ///
 /// Fails on a store that checks the holder in one step and renews in another.
 pub async fn a_renewal_and_a_takeover_do_not_both_win<H: Harness>(harness: &H) {
+    let other = harness.open().await;
     for (key, lease) in lapsed(harness).await {
-        let holder = key.through(harness.open().await);
+        let holder = key.through(other.clone());
         let renewal = Lease { duration: lasting(harness), ..lease };
         let renewal = async move { matches!(holder.renew(&renewal).await, Renewal::Renewed { .. }) };
         let [renewed, _] = one_wins(renewal, &key).await;
@@ -119,8 +122,9 @@ pub async fn a_renewal_and_a_takeover_do_not_both_win<H: Harness>(harness: &H) {
 /// [`one_wins`] tries both orders.
 async fn lapsed<H: Harness>(harness: &H) -> Vec<(Key<H::Store>, Lease)> {
     let mut runs = Vec::new();
+    let any = Key::lapsing(harness).await;
     for _ in 0..PAIRS {
-        let key = Key::lapsing(harness).await;
+        let key = any.fresh();
         runs.push((key.lease(lasting(harness)), key.acquire().await));
     }
     lapse(harness).await;

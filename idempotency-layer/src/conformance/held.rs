@@ -122,7 +122,7 @@ pub async fn the_list_tells_cause_attempt_and_age<H: Harness>(harness: &H) {
 /// Fails on a store that drops the response.
 pub async fn a_held_key_is_settled<H: Harness>(harness: &H) {
     let [settle, ..] = resolutions();
-    let key = held(harness).await;
+    let key = held(&Key::lasting(harness).await).await;
     assert_eq!(key.resolve(LeaseId::random(), &settle).await, Write::Done);
     let Resolution::Settle(response) = settle else { unreachable!("the first resolution settles") };
     assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded == response, "a claim on a settled key");
@@ -133,7 +133,7 @@ pub async fn a_held_key_is_settled<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that forgets what it frees.
 pub async fn a_held_key_is_freed<H: Harness>(harness: &H) {
-    let key = held(harness).await;
+    let key = held(&Key::lasting(harness).await).await;
     assert_eq!(key.resolve(LeaseId::random(), &Resolution::Free).await, Write::Done);
     assert!(is_not_listed(&key).await, "a freed key is still listed as held");
     assert_is!(key.other_request().claim().await, Claim::Reused, "another request on a freed key");
@@ -144,7 +144,7 @@ pub async fn a_held_key_is_freed<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that frees what it should forget.
 pub async fn a_held_key_is_forgotten<H: Harness>(harness: &H) {
-    let key = held(harness).await;
+    let key = held(&Key::lasting(harness).await).await;
     assert_eq!(key.resolve(LeaseId::random(), &Resolution::Forget).await, Write::Done);
     assert!(is_not_listed(&key).await, "a forgotten key is still listed as held");
     key.other_request().acquire_as(1).await;
@@ -154,8 +154,9 @@ pub async fn a_held_key_is_forgotten<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that resolves whatever it finds.
 pub async fn only_a_held_key_is_resolved<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for end in [None, Some(End::Complete), Some(End::Bury), Some(End::Release)] {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         if let Some(end) = end {
             key.end_held(end, &lease).await;
@@ -167,7 +168,7 @@ pub async fn only_a_held_key_is_resolved<H: Harness>(harness: &H) {
             assert_eq!(key.seen().await, before, "the record after {end:?} and {resolution:?}");
         }
     }
-    let key = Key::lasting(harness).await;
+    let key = any.fresh();
     for resolution in resolutions().into_iter().filter(|resolution| *resolution != Resolution::Forget) {
         assert_eq!(key.resolve(LeaseId::random(), &resolution).await, Write::Fenced, "{resolution:?} of nothing");
     }
@@ -177,9 +178,10 @@ pub async fn only_a_held_key_is_resolved<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that lets a second decision replace the first.
 pub async fn a_second_decision_is_fenced<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for first in resolutions() {
         for second in resolutions() {
-            let key = held(harness).await;
+            let key = held(&any).await;
             assert_eq!(key.resolve(LeaseId::random(), &first).await, Write::Done);
             let before = key.seen().await;
             let nothing_left = first == Resolution::Forget && second == Resolution::Forget;
@@ -196,9 +198,11 @@ pub async fn a_second_decision_is_fenced<H: Harness>(harness: &H) {
 /// Fails on a store that reads that a key is held in one step and resolves it in another.
 pub async fn one_of_two_overlapping_decisions_counts<H: Harness>(harness: &H) {
     let [settle, free, _] = resolutions();
+    let any = Key::lasting(harness).await;
+    let another = harness.open().await;
     for _ in 0..16 {
-        let key = held(harness).await;
-        let other = key.through(harness.open().await);
+        let key = held(&any).await;
+        let other = key.through(another.clone());
         let decisions = [(key.clone(), settle.clone()), (other, free.clone())];
         let calls = decisions.map(|(key, resolution)| async move { key.resolve(LeaseId::random(), &resolution).await });
         let answers = overlap(calls.into()).await;
@@ -207,8 +211,9 @@ pub async fn one_of_two_overlapping_decisions_counts<H: Harness>(harness: &H) {
     }
 }
 
-async fn held<H: Harness>(harness: &H) -> Key<H::Store> {
-    let key = Key::lasting(harness).await;
+/// Another key, held.
+async fn held<S: Store>(any: &Key<S>) -> Key<S> {
+    let key = any.fresh();
     key.end_held(End::Hold, &key.acquire_as(1).await).await;
     key
 }

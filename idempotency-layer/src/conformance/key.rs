@@ -31,7 +31,7 @@ impl<S: Store> Key<S> {
     pub(super) async fn lasting<H: Harness<Store = S>>(harness: &H) -> Self {
         Self {
             store: harness.open().await,
-            record: fresh_record(),
+            record: RecordId::from_bytes(random()),
             fingerprint: Fingerprint::from_bytes(random()),
             caller: CallerFingerprint::from_bytes(random()),
             lease: lasting(harness),
@@ -48,6 +48,11 @@ impl<S: Store> Key<S> {
     /// A key whose records expire.
     pub(super) async fn expiring<H: Harness<Store = S>>(harness: &H) -> Self {
         Self { lease: harness.lease(), retention: harness.retention(), ..Self::lasting(harness).await }
+    }
+
+    /// Another key for the like of this one's requests.
+    pub(super) fn fresh(&self) -> Self {
+        self.other_request().other_caller().at(RecordId::from_bytes(random()))
     }
 
     pub(super) fn through(&self, store: S) -> Self {
@@ -206,10 +211,6 @@ pub(super) fn answer_of(lease: &Lease) -> Arc<StoredResponse> {
 
 pub(super) fn answered<T>(verb: &str, answer: Result<T, StoreError>) -> T {
     answer.unwrap_or_else(|error| panic!("{verb} got no answer from the store: {error:?}"))
-}
-
-pub(super) fn fresh_record() -> RecordId {
-    RecordId::from_bytes(random())
 }
 
 pub(super) fn random() -> [u8; 32] {

@@ -1,10 +1,9 @@
 //! A lease keeps others out while it is live, and lets one of them in when it has lapsed.
 
 use super::Harness;
-use super::claims::{CLAIMERS, HANDLES};
+use super::claims::{CLAIMERS, handles, overlapping_claims};
 use super::harness::lapse;
 use super::key::{End, Key, lasting};
-use super::overlap::overlap;
 use crate::store::{Claim, Renewal};
 
 /// A lease of which a quarter is left keeps others out.
@@ -34,23 +33,17 @@ pub async fn a_lapsed_lease_is_taken_over_as_the_next_attempt<H: Harness>(harnes
 /// Fails on a store that takes over in one step what it saw lapsed in another.
 pub async fn one_of_many_overlapping_claimers_takes_over<H: Harness>(harness: &H) {
     let mut keys = Vec::new();
+    let any = Key::lapsing(harness).await;
     for _ in 0..ROUNDS {
-        let key = Key::lapsing(harness).await;
+        let key = any.fresh();
         key.acquire().await;
         keys.push(key.lease(lasting(harness)));
     }
+    let handles = handles(harness).await;
     lapse(harness).await;
     for key in keys {
-        let mut calls = Vec::new();
-        for _ in 0..HANDLES {
-            let handle = key.through(harness.open().await);
-            calls.extend((0..CLAIMERS / HANDLES).map(|_| {
-                let handle = handle.clone();
-                async move { handle.claim().await }
-            }));
-        }
         let mut attempts = Vec::new();
-        for claim in overlap(calls).await {
+        for claim in overlapping_claims(&key, &handles).await {
             match claim {
                 Claim::Acquired(acquired) => attempts.push(acquired.attempt),
                 Claim::InFlight { .. } => {}
@@ -100,8 +93,9 @@ pub async fn a_lapsed_holder_that_nobody_overtook_renews<H: Harness>(harness: &H
 /// Fails on a store that fences a completion by time.
 pub async fn a_lapsed_holder_that_nobody_overtook_ends_its_run<H: Harness>(harness: &H) {
     let mut runs = Vec::new();
+    let any = Key::lapsing(harness).await;
     for end in End::ALL {
-        let key = Key::lapsing(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         runs.push((end, key, lease));
     }
@@ -115,8 +109,9 @@ pub async fn a_lapsed_holder_that_nobody_overtook_ends_its_run<H: Harness>(harne
 ///
 /// Fails on a store that renews running records only.
 pub async fn a_renewal_that_crosses_the_last_write_is_no_loss<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for end in [End::Complete, End::Bury, End::Release, End::Hold] {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         key.end_held(end, &lease).await;
         let before = key.seen().await;

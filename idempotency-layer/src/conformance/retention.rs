@@ -11,8 +11,9 @@ use crate::store::{Claim, LeaseId, Renewal, Resolution, Write};
 /// Fails on a store that keeps its records for ever.
 pub async fn a_settled_key_is_new_after_its_retention<H: Harness>(harness: &H) {
     let mut keys = Vec::new();
+    let any = Key::expiring(harness).await;
     for end in [End::Complete, End::Bury, End::Release] {
-        let key = Key::expiring(harness).await;
+        let key = any.fresh();
         key.end_held(end, &key.acquire().await).await;
         keys.push((end, key));
     }
@@ -39,8 +40,9 @@ pub async fn a_lapsed_key_is_new_after_its_retention<H: Harness>(harness: &H) {
 /// Fails on a store that counts from the claim.
 pub async fn the_retention_counts_from_the_last_write<H: Harness>(harness: &H) {
     let mut keys = Vec::new();
+    let any = Key::expiring(harness).await;
     for end in [End::Complete, End::Bury, End::Release] {
-        let key = Key::expiring(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         keys.push((end, key, lease));
     }

@@ -58,11 +58,10 @@ impl Stage {
 
 /// A record of its own at every stage. The first holder's lease has lapsed; any later one lasts.
 pub(super) async fn scenes<H: Harness>(harness: &H) -> Vec<Scene<H::Store>> {
-    let store = harness.open().await;
+    let any = Key::lapsing(harness).await;
     let mut scenes = Vec::new();
     for stage in stages() {
-        let key = Key::lapsing(harness).await.through(store.clone());
-        scenes.push(first_run(stage, key).await);
+        scenes.push(first_run(stage, any.fresh()).await);
     }
     lapse(harness).await;
     for scene in &mut scenes {

@@ -15,8 +15,9 @@ use crate::store::{LeaseId, Watch, Write};
 ///
 /// Fails on a store that wakes one watcher only.
 pub async fn each_end_of_a_run_wakes_every_watcher<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for end in End::ALL {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         let lease = key.acquire().await;
         let other = key.through(harness.open().await);
         let watches = [watch(&key).await, watch(&key).await, watch(&other).await];
@@ -59,8 +60,9 @@ pub async fn a_change_after_the_first_poll_wakes<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that pushes what holders write and nothing else.
 pub async fn a_decision_wakes<H: Harness>(harness: &H) {
+    let any = Key::lasting(harness).await;
     for resolution in resolutions() {
-        let key = Key::lasting(harness).await;
+        let key = any.fresh();
         key.end_held(End::Hold, &key.acquire().await).await;
         let woken = watch(&key).await;
         assert_eq!(key.seen().await, Seen::Held, "a look between the subscription and the decision");
