@@ -51,8 +51,9 @@ impl MemoryStore {
         id: &RecordId,
         decide: impl FnOnce(Option<&Record>, Millis) -> (T, Change),
     ) -> Result<T, StoreError> {
-        let now = self.now();
         let mut records = self.lock();
+        // Read under the lock: a step that waited for it would otherwise write a lease that began before the last one.
+        let now = self.now();
         records.drop_expired(now);
         let (answer, change) = decide(records.find(id, now)?, now);
         match change {
@@ -113,9 +114,9 @@ impl Store for MemoryStore {
     }
 
     async fn held(&self, page: &Page) -> Result<HeldPage, StoreError> {
+        let records = self.lock();
         let now = self.now();
-        let mut held: Vec<HeldRecord> = self
-            .lock()
+        let mut held: Vec<HeldRecord> = records
             .slots
             .iter()
             .filter(|(id, _)| page.start().is_none_or(|start| *id > start))
@@ -126,6 +127,7 @@ impl Store for MemoryStore {
                 _ => None,
             })
             .collect();
+        drop(records);
         held.sort_unstable_by_key(|held| held.record);
         Ok(HeldPage::cut(held, page))
     }
