@@ -34,7 +34,7 @@ impl From<sqlx::Error> for LedgerError {
 /// Opens the file, makes the tables, and gives the ledger and the store of its records.
 pub(crate) async fn sqlite(url: &str) -> Result<(Ledger, SqliteStore), Box<dyn std::error::Error>> {
     let pool = SqlitePool::connect_with(url.parse::<SqliteConnectOptions>()?.create_if_missing(true)).await?;
-    let store = SqliteStore::new(&pool).await?;
+    let store = SqliteStore::new(pool.clone()).await?;
     store.migrate().await?;
     sqlx::query(CREATE).execute(&pool).await?;
     Ok((Ledger::Sqlite { pool, store: store.clone() }, store))
@@ -66,7 +66,7 @@ impl Ledger {
                     .bind(account)
                     .bind(amount)
                     .bind(&currency)
-                    .execute(&mut *transaction.connection().await.map_err(sqlx::Error::from)?)
+                    .execute(&mut *transaction.connection().await?)
                     .await?;
                 inserted.last_insert_rowid()
             }

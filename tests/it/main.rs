@@ -1,5 +1,5 @@
 //! What must be survived, each situation a test named after its result.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test an unwrap is an assertion")]
+#![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod city;
 mod configuration;

@@ -42,8 +42,11 @@ async fn handler(State(first): State<StatusCode>, operation: Operation) -> Respo
     (status, format!("attempt {}", operation.attempt())).into_response()
 }
 
+/// A status and a problem's code.
+type Outcome = (u16, Option<&'static str>);
+
 /// Which status makes the layer use which verb, under which policy, and what a retry then gets.
-const CASES: [(Verb, u16, UnknownOutcome, (u16, Option<&str>)); 5] = [
+const CASES: [(Verb, u16, UnknownOutcome, Outcome); 5] = [
     (Verb::Claim, 201, UnknownOutcome::Rerun, (201, None)),
     (Verb::Complete, 201, UnknownOutcome::Rerun, (201, None)),
     (Verb::Release, 500, UnknownOutcome::Rerun, (201, None)),

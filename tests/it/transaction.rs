@@ -30,7 +30,7 @@ impl Ledger {
         let folder = tempfile::tempdir().unwrap();
         let pool = bank::open(folder.path().join("ledger.db").to_str().unwrap()).await;
         sqlx::raw_sql(TABLES).execute(&pool).await.unwrap();
-        let store = SqliteStore::new(&pool).await.unwrap();
+        let store = SqliteStore::new(pool.clone()).await.unwrap();
         store.migrate().await.unwrap();
         Self { _folder: folder, pool, store }
     }

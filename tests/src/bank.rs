@@ -54,7 +54,7 @@ impl Bank {
     /// Opens the file and makes what is missing in it: the tables, and ten accounts of 1000 each.
     pub async fn open(path: &str, failpoint: Failpoint, delay: Duration) -> Self {
         let pool = open(path).await;
-        let store = SqliteStore::new(&pool).await.expect("a store");
+        let store = SqliteStore::new(pool.clone()).await.expect("a store");
         store.migrate().await.expect("a migrated store");
         sqlx::raw_sql(CREATE).execute(&pool).await.expect("tables");
         Self { store: Hooked::new(store, Arc::new(failpoint.clone())), failpoint, delay }
@@ -83,7 +83,7 @@ async fn transfer(
     tokio::time::sleep(bank.delay).await;
     let mut transaction = operation.transaction(&bank.store).await?;
     let id = {
-        let mut connection = transaction.connection().await.map_err(sqlx::Error::from)?;
+        let mut connection = transaction.connection().await?;
         let paid = sqlx::query("UPDATE account SET balance = balance - ?1 WHERE id = ?2 AND balance >= ?1")
             .bind(transfer.amount)
             .bind(transfer.from)

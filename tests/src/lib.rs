@@ -9,7 +9,6 @@
 //! - [`bank`]: accounts and transfers in one SQLite file, whose sum never changes.
 //!
 //! Nothing here depends on a server that happens to run.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "in a test an unwrap is an assertion")]
 
 pub mod bank;
 pub mod client;
@@ -18,3 +17,8 @@ pub mod gate;
 pub mod hooked;
 pub mod server;
 pub mod stores;
+
+/// The README's program is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -44,19 +44,22 @@ pub struct SqliteTransaction {
 impl SqliteTransaction {
     /// The connection, until the guard is dropped. Keep the guard for a statement or a few, not for the whole run.
     ///
-    /// Fails when the transaction has ended: it took longer than it may, SQLite rolled it back because of a conflict
-    /// clause or trigger, or the handler's SQL ended it. [`TransactionEnded`] becomes a [`sqlx::Error`] by `?`.
-    pub async fn connection(&mut self) -> Result<ConnectionGuard<'_>, TransactionEnded> {
+    /// # Errors
+    ///
+    /// When the transaction has ended: it took longer than it may, SQLite rolled it back because of a conflict clause or
+    /// a trigger, or the handler's SQL ended it. The error is a [`sqlx::Error`], so that a handler has one kind of error
+    /// for its SQL; inside is a [`TransactionEnded`].
+    pub async fn connection(&mut self) -> sqlx::Result<ConnectionGuard<'_>> {
         let held = self.open.cell.lock().await;
         if let Some(ending) = self.open.fate.ending.get() {
-            return Err(TransactionEnded { ending: *ending });
+            return Err(TransactionEnded { ending: *ending }.into());
         }
         if self.open.fate.rolled_back.load(Ordering::SeqCst) {
-            return Err(TransactionEnded { ending: Ending::BySql });
+            return Err(TransactionEnded { ending: Ending::BySql }.into());
         }
         MutexGuard::try_map(held, |held| held.as_mut().map(|held| &mut held.connection))
             .map(|connection| ConnectionGuard { connection })
-            .map_err(|_| TransactionEnded { ending: Ending::GivenBack })
+            .map_err(|_| TransactionEnded { ending: Ending::GivenBack }.into())
     }
 }
 

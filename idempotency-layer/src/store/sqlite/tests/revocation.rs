@@ -27,7 +27,7 @@ async fn a_kept_transaction_is_revoked_and_the_store_works_on() {
     run(&mut kept, INSERT).await.unwrap();
     store.abandon(&lease).await;
     claimed(&store).await;
-    let error: sqlx::Error = kept.connection().await.unwrap_err().into();
+    let error = kept.connection().await.unwrap_err();
     assert!(error.source().unwrap().to_string().contains("run it belongs to has ended"));
     assert_eq!(store.complete_in(kept, &lease, &answer()).await.unwrap(), Commit::Lost);
     nothing_happened(&disk, &store, &lease).await;
