@@ -19,6 +19,8 @@
 //!   [`UnknownOutcome::Hold`] refuses instead.
 //! - Effects in your own database are exactly-once only through the transaction of the run.
 //!
+//! [`guarantees`] has it by store, way of completion and policy.
+//!
 //! ```
 //! use bytes::Bytes;
 //! use http::{Request, Response, StatusCode};
@@ -74,6 +76,8 @@ mod config;
 mod extract;
 pub mod fingerprint;
 mod future;
+#[doc = include_str!("../GUARANTEES.md")]
+pub mod guarantees {}
 mod hash;
 mod heartbeat;
 mod intake;

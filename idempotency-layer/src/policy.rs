@@ -1,6 +1,7 @@
 //! What becomes of a key when its handler has answered: recorded, free again, forgotten, or held.
 //!
-//! A pure table. [`outcome`] reads the response, [`settlement`] adds what the layer was told and what the run did:
+//! A pure table: the response says what the outcome is, and what the layer was told and what the run did say what is
+//! written for it.
 //!
 //! | response | outcome | settlement |
 //! |---|---|---|

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 /// The name of a record: a hash of scope, principal and key.
 ///
-/// Keys are never stored; see [`Hasher`](crate::Hasher) for what is hashed. Ordered, so that held records can be
-/// paged through. `Display` and `FromStr` use 64 lower-case hex digits.
+/// Keys are never stored. It is SHA-256 over version, scope, principal and key, each with its length before it; an HMAC
+/// where the layer has a [secret](crate::IdempotencyLayer::hash_secret). Ordered, so that held records can be paged
+/// through. `Display` and `FromStr` use 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId([u8; 32]);
 
