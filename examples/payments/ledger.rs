@@ -33,7 +33,8 @@ impl From<sqlx::Error> for LedgerError {
 
 /// Opens the file, makes the tables, and gives the ledger and the store of its records.
 pub(crate) async fn sqlite(url: &str) -> Result<(Ledger, SqliteStore), Box<dyn std::error::Error>> {
-    let pool = SqlitePool::connect_with(url.parse::<SqliteConnectOptions>()?.create_if_missing(true)).await?;
+    let options = url.parse::<SqliteConnectOptions>()?.create_if_missing(true);
+    let pool = SqlitePool::connect_with(options).await.map_err(|error| format!("cannot open {url}: {error}"))?;
     let store = SqliteStore::new(pool.clone()).await?;
     store.migrate().await?;
     sqlx::query(CREATE).execute(&pool).await?;

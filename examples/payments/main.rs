@@ -12,7 +12,9 @@
 mod ledger;
 mod payment;
 
+use std::error::Error;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use clap::Parser;
 use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, SharedStore};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::task::TaskTracker;
 
 use crate::ledger::{Ledger, LedgerError};
@@ -39,8 +42,13 @@ struct Options {
     #[arg(long, default_value = "memory")]
     store: StoreOption,
     /// How long a dead process keeps a key, in seconds.
-    #[arg(long, default_value_t = 30.0)]
-    lease: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
+    lease: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "expected a number of seconds, as in 30 or 0.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Debug)]
@@ -62,10 +70,26 @@ impl FromStr for StoreOption {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
     let options = Options::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    match serve(options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Each cause has its own words: what a store could not do, and then why.
+            eprint!("payments: {error}");
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                eprint!(": {error}");
+                cause = error.source();
+            }
+            eprintln!();
+            ExitCode::FAILURE
+        }
+    }
+}
 
+async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
     let (ledger, store) = match &options.store {
         StoreOption::Memory => (Ledger::memory(), SharedStore::new(MemoryStore::new())),
         StoreOption::Sqlite(url) => {
@@ -77,14 +101,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let layer = IdempotencyLayer::new(store)
         .scope("payment:create")
         .principal(account_of)
-        .lease(Duration::try_from_secs_f64(options.lease)?)
+        .lease(options.lease)
         .tracker(runs.clone())
         .validate()?;
     let app = Router::new().route("/payments", post(pay)).route("/ledger", get(show)).layer(layer).with_state(ledger);
 
     let listener = tokio::net::TcpListener::bind(options.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, app).with_graceful_shutdown(interrupted()).await?;
+    axum::serve(listener, app).with_graceful_shutdown(stopped(signal(SignalKind::terminate())?)).await?;
     // No new runs; those under way finish, also the ones whose clients have gone.
     runs.close();
     runs.wait().await;
@@ -148,9 +172,11 @@ impl IntoResponse for Failure {
     }
 }
 
-async fn interrupted() {
-    if let Err(error) = tokio::signal::ctrl_c().await {
-        tracing::error!(%error, "signals cannot be received; stop the process with SIGKILL");
-        std::future::pending::<()>().await;
+/// SIGINT or SIGTERM.
+async fn stopped(mut terminate: Signal) {
+    tokio::select! {
+        Some(()) = terminate.recv() => {}
+        Ok(()) = tokio::signal::ctrl_c() => {}
+        else => std::future::pending().await,
     }
 }
