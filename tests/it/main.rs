@@ -5,6 +5,7 @@ mod city;
 mod configuration;
 mod crash;
 mod identity;
+mod payments;
 mod replies;
 mod request;
 mod transaction;

@@ -1,0 +1,82 @@
+//! The README's first program does what the README says.
+
+use std::path::Path;
+
+use idempotency_tests::server::{Server, example};
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+
+async fn start(store: &str) -> Server {
+    Server::start(&example("payments"), ["--listen", "127.0.0.1:0", "--store", store, "--lease", "0.5"]).await
+}
+
+async fn pay(payments: &Server, account: &str, key: &str, order: &Value) -> Response {
+    let request = Client::new().post(format!("{}/payments", payments.url()));
+    request.header("x-account", account).header("idempotency-key", key).json(order).send().await.unwrap()
+}
+
+async fn ledger(payments: &Server) -> Vec<Value> {
+    let response = reqwest::get(format!("{}/ledger", payments.url())).await.unwrap();
+    serde_json::from_str(&response.text().await.unwrap()).unwrap()
+}
+
+fn in_folder(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join("payments.db").display())
+}
+
+/// Fails when the layer answers with a new run instead of `replay`, or `record_id` leaves out the principal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payment_is_made_once_for_each_account_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    for store in ["memory".to_owned(), in_folder(folder.path())] {
+        let payments = start(&store).await;
+        let order = json!({ "amount": 1050, "currency": "EUR" });
+        let first = pay(&payments, "alice", "order-1", &order).await;
+        assert_eq!(first.status(), 201, "{store}");
+        assert!(first.headers().get("idempotent-replayed").is_none(), "{store}");
+        let second = pay(&payments, "alice", "order-1", &order).await;
+        assert_eq!(second.headers()["idempotent-replayed"], "true", "{store}");
+        assert_eq!(first.text().await.unwrap(), second.text().await.unwrap(), "{store}");
+        assert_eq!(pay(&payments, "bob", "order-1", &order).await.status(), 201, "{store}");
+
+        let lines = ledger(&payments).await;
+        let expected = [
+            json!({ "id": 1, "account": "alice", "amount": 1050, "currency": "EUR" }),
+            json!({ "id": 2, "account": "bob", "amount": 1050, "currency": "EUR" }),
+        ];
+        assert_eq!(lines, expected, "{store}");
+    }
+}
+
+/// Fails when 422 is recorded (`policy::outcome`), or a forgotten key keeps its fingerprint.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_order_may_be_mended_under_its_key() {
+    let payments = start("memory").await;
+    let refused = pay(&payments, "alice", "k", &json!({ "amount": -1, "currency": "EUR" })).await;
+    assert_eq!(refused.status(), 422);
+    let mended = pay(&payments, "alice", "k", &json!({ "amount": 1, "currency": "EUR" })).await;
+    assert_eq!(mended.status(), 201);
+    assert_eq!(ledger(&payments).await.len(), 1);
+}
+
+/// Fails when `complete_in` commits the ledger's line without the record.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_loses_nothing_that_was_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = in_folder(folder.path());
+    let mut answered = Vec::new();
+    for round in 0..5 {
+        let payments = start(&store).await;
+        for (key, body) in &answered {
+            let again = pay(&payments, "alice", key, &json!({ "amount": 7, "currency": "EUR" })).await;
+            assert_eq!(again.headers()["idempotent-replayed"], "true");
+            assert_eq!(again.text().await.unwrap(), *body);
+        }
+        let key = format!("order-{round}");
+        let answer = pay(&payments, "alice", &key, &json!({ "amount": 7, "currency": "EUR" })).await;
+        assert_eq!(answer.status(), 201);
+        answered.push((key, answer.text().await.unwrap()));
+        assert_eq!(ledger(&payments).await.len(), answered.len());
+        payments.kill().await;
+    }
+}
