@@ -64,7 +64,7 @@ async fn a_refused_order_may_be_mended_under_its_key() {
 async fn a_kill_loses_nothing_that_was_answered() {
     let folder = tempfile::tempdir().unwrap();
     let store = in_folder(folder.path());
-    let mut answered = Vec::new();
+    let mut answered: Vec<(String, String)> = Vec::new();
     for round in 0..5 {
         let payments = start(&store).await;
         for (key, body) in &answered {
