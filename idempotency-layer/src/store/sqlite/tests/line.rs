@@ -1,44 +1,30 @@
 //! The line before the writer, and what dropped futures leave in it.
 
-use std::future::Future;
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Disk, answer, claimed, request, request_for};
+use super::{Disk, answer, claimed, cut, request, request_for};
 use crate::store::sqlite::writer::Lane;
-use crate::store::{Claim, Renewal, Store, Write};
+use crate::store::{Claim, Renewal, Store, StoreErrorKind, Write};
 
-/// Polls so often, letting other threads go on between polls, and drops the future.
-async fn poll_and_drop<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return Some(output);
-        }
-        tokio::task::yield_now().await;
-        std::thread::sleep(Duration::from_micros(30));
-    }
-    None
-}
-
-/// Fails when a connection is given back before its verb has ended, or when a turn that is dropped is not passed on.
+/// Fails when a connection is given back before its verb has ended, or when a turn that is dropped is not passed on. The
+/// longest verb takes fewer polls than are tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verb_dropped_at_any_point_leaves_the_store_working() {
     let disk = Disk::new();
     let store = disk.store().await;
-    for polls in 0..60 {
+    for polls in 0..40 {
         let request = request();
         let lease = request.lease;
-        let _dropped = poll_and_drop(store.claim(&request), polls).await;
+        let _ended = cut(store.claim(&request), polls).await;
         let Claim::Acquired(_) = store.claim(&request).await.unwrap() else { panic!("after {polls} polls") };
-        let _dropped = poll_and_drop(store.renew(&lease), polls).await;
+        let _ended = cut(store.renew(&lease), polls).await;
         assert!(matches!(store.renew(&lease).await.unwrap(), Renewal::Renewed { .. }));
-        let _dropped = poll_and_drop(store.complete(&lease, &answer()), polls).await;
+        let _ended = cut(store.complete(&lease, &answer()), polls).await;
         assert_eq!(store.complete(&lease, &answer()).await.unwrap(), Write::Done);
-        let _dropped = poll_and_drop(store.claim(&request_for(lease.record)), polls).await;
+        let _ended = cut(store.claim(&request_for(lease.record)), polls).await;
         assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::Recorded(_)));
     }
 }
@@ -127,7 +113,7 @@ async fn renewals_survive_the_one_that_wrote_for_them() {
         assert!(futures_util::poll!(leader.as_mut()).is_pending());
         assert!(futures_util::poll!(follower.as_mut()).is_pending());
         drop(turn);
-        let _dropped = poll_and_drop(leader, polls).await;
+        let _ended = cut(leader, polls).await;
         assert!(matches!(follower.await.unwrap(), Renewal::Renewed { .. }), "after {polls} polls");
         assert_eq!(store.release(&one).await.unwrap(), Write::Done);
         assert_eq!(store.release(&other).await.unwrap(), Write::Done);
@@ -147,4 +133,46 @@ async fn a_replay_neither_waits_for_the_writer_nor_writes() {
     sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
     assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::Recorded(_)));
     drop(turn);
+}
+
+/// Fails when a claim trusts what it has read (`step` not asked), or decides outside the write transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_claims_through_two_stores_on_one_file_one_wins() {
+    let disk = Disk::new();
+    let stores = [disk.store().await, disk.store().await];
+    for _ in 0..5 {
+        let record = request().lease.record;
+        let claims = (0..64).map(|n| {
+            let store = stores[n % 2].clone().queue_timeout(Duration::from_secs(60));
+            tokio::spawn(async move { store.claim(&request_for(record)).await.unwrap() })
+        });
+        let mut acquired = 0;
+        for claim in claims.collect::<Vec<_>>() {
+            match claim.await.unwrap() {
+                Claim::Acquired(_) => acquired += 1,
+                Claim::InFlight { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(acquired, 1);
+    }
+}
+
+/// Fails when SQLite's own wait is the only one (`is_busy` not asked in `wait_or_fail`), or when it has no end.
+#[tokio::test]
+async fn another_process_that_writes_is_waited_for_until_the_timeout() {
+    let disk = Disk::new();
+    let store = disk.store().await;
+    let mut other = disk.connection().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let hasty = store.clone().queue_timeout(Duration::from_millis(10));
+    assert_eq!(hasty.claim(&request()).await.unwrap_err().kind(), StoreErrorKind::Unavailable);
+    let request = request();
+    let mut waits = Box::pin(store.claim(&request));
+    // Longer than one wait of SQLite's own, while the claim is polled.
+    let early = tokio::time::timeout(Duration::from_millis(300), waits.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    sqlx::query("COMMIT").execute(&mut other).await.unwrap();
+    let Claim::Acquired(acquired) = waits.await.unwrap() else { panic!() };
+    assert!(acquired.queued >= Duration::from_millis(300));
 }

@@ -9,8 +9,11 @@ mod setup;
 mod sweeping;
 mod transactions;
 
+use std::future::{self, Future};
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -97,4 +100,23 @@ async fn claimed(store: &SqliteStore) -> Lease {
     let request = request();
     assert!(matches!(store.claim(&request).await.unwrap(), Claim::Acquired(_)));
     request.lease
+}
+
+/// Polls so often, each time when woken, and drops the future right after the last poll: what that poll has sent is still
+/// under way. None if the future had not ended by then.
+async fn cut<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    future::poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }

@@ -1,13 +1,10 @@
 //! A transaction that is kept, dropped or too long, and everyone who waits meanwhile.
 
 use std::error::Error;
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use super::transactions::{INSERT, begun, nothing_happened, open, run};
-use super::{Disk, answer, claimed, request, request_for};
+use super::{Disk, answer, claimed, cut, request, request_for};
 use crate::store::{Begin, Claim, Commit, Look, Renewal, Store, StoreErrorKind, TransactionalStore};
 
 /// Fails when dropping the handle does not take the connection out of the cell.
@@ -83,16 +80,8 @@ async fn a_begin_dropped_at_any_point_leaves_the_store_working() {
     let disk = Disk::new();
     let store = disk.store().await;
     let lease = claimed(&store).await;
-    for polls in 0..60 {
-        {
-            let mut cut = pin!(store.begin(&lease));
-            for _ in 0..polls {
-                if cut.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_micros(30));
-            }
-        }
+    for polls in 0..40 {
+        drop(cut(store.begin(&lease), polls).await);
         store.rollback(open(&store, &lease).await).await;
     }
 }
