@@ -8,5 +8,6 @@ mod identity;
 mod payments;
 mod replies;
 mod request;
+mod rows;
 mod transaction;
 mod transfers;

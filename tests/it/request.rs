@@ -37,6 +37,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    pub(crate) async fn read(response: axum::response::Response) -> Self {
+        let (parts, body) = response.into_parts();
+        Self { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+    }
+
     pub(crate) fn problem(&self) -> Option<&str> {
         self.headers.get("idempotency-problem").map(|code| code.to_str().unwrap())
     }
@@ -49,9 +54,7 @@ impl Answer {
 /// Sends a request to a router.
 pub(crate) async fn send(router: &Router, request: Builder, body: &'static str) -> Answer {
     let request: Request<Body> = request.body(Body::from(body)).unwrap();
-    let response = router.clone().oneshot(request).await.unwrap();
-    let (parts, body) = response.into_parts();
-    Answer { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
+    Answer::read(router.clone().oneshot(request).await.unwrap()).await
 }
 
 /// A JSON request under a key.

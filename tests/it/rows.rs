@@ -1,0 +1,439 @@
+//! Every refusal, as the client gets it: status, headers and body against the agreed texts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::routing::any;
+use bytes::Bytes;
+use http::{HeaderName, Method, Request, StatusCode};
+use idempotency_layer::{
+    IdempotencyLayer, KeyLimit, MemoryStore, Operation, SharedStore, SqliteStore, StoreError, UnknownOutcome,
+};
+use idempotency_layer::{Outcome, StoreErrorKind};
+use idempotency_tests::bank;
+use idempotency_tests::gate::Gate;
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_tests::stores::embedded;
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::request::{Answer, gated, keyed, layer, send};
+
+const GOLDEN: &str = include_str!("../../shared/testdata/problems.json");
+const DOCUMENTATION: &str = "https://docs.example/keys";
+
+/// Holds an answer to the text of its code.
+#[track_caller]
+fn expect(answer: &Answer, code: &str, gaps: &[(&str, &str)], retry_after: Option<&str>, extra: &Value) {
+    let golden: Vec<Value> = serde_json::from_str(GOLDEN).unwrap();
+    let golden = golden.iter().find(|problem| problem["code"] == code).unwrap();
+    let mut detail = golden["detail"].as_str().unwrap().to_owned();
+    for (gap, value) in gaps {
+        detail = detail.replace(gap, value);
+    }
+    let mut expected = json!({
+        "type": format!("urn:idempotency:problem:{code}"),
+        "title": golden["title"],
+        "status": golden["status"],
+        "detail": detail,
+        "code": code,
+        "retryable": golden["retryable"],
+    });
+    expected.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+    let body: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(body, expected);
+    assert_eq!(json!(answer.status.as_u16()), golden["status"]);
+
+    let header = |name: &str| answer.headers.get(name).map(|value| value.to_str().unwrap());
+    assert_eq!(header("content-type"), Some("application/problem+json"));
+    assert_eq!(header("cache-control"), Some("no-store"));
+    assert_eq!(header("idempotency-problem"), Some(code));
+    assert_eq!(header("retry-after"), retry_after);
+    assert_eq!(golden.get("retry_after").is_some(), retry_after.is_some());
+    let link = code.starts_with("key-") && code != "key-reused";
+    assert_eq!(header("link"), link.then_some("<https://docs.example/keys>; rel=\"describedby\""));
+    assert_eq!(header("idempotent-replayed"), None);
+}
+
+#[track_caller]
+fn expect_plain(answer: &Answer, code: &str) {
+    expect(answer, code, &[], None, &json!({}));
+}
+
+fn documented() -> IdempotencyLayer<SharedStore> {
+    layer(&SharedStore::new(MemoryStore::new())).documentation(DOCUMENTATION)
+}
+
+/// A service that answers 201 at once.
+fn service(layer: IdempotencyLayer<SharedStore>) -> Router {
+    gated(layer, Gate::open())
+}
+
+/// Fails when `admit` mistakes one error of the key for another, or `respond` leaves out a header.
+#[tokio::test]
+async fn a_missing_or_malformed_key_is_refused_with_its_own_problem() {
+    let router = service(documented().key_limit(KeyLimit::new(10).unwrap()));
+    let with = |value: &str| Request::post("/pay").header("idempotency-key", value);
+    expect_plain(&send(&router, Request::post("/pay"), "").await, "key-missing");
+    for invalid in ["", "\"\"", "a,b", "\"a\", \"b\"", "a;b", "\"a", "\"a\" b", "a b"] {
+        expect_plain(&send(&router, with(invalid), "").await, "key-invalid");
+    }
+    let long = send(&router, with("abcdefghijk"), "").await;
+    expect(&long, "key-too-long", &[("{length}", "11"), ("{limit}", "10")], None, &json!({}));
+    expect_plain(&send(&router, with("a").header("idempotency-key", "a"), "").await, "key-repeated");
+    assert_eq!(send(&router, with("\"abcdefghij\";p=1"), "").await.status, 201);
+}
+
+/// Fails when `intake::read` claims before it knows the length, or takes an error for the end.
+#[tokio::test]
+async fn a_body_that_cannot_be_taken_is_refused() {
+    let gate = Gate::open();
+    let router = gated(documented().max_request_body(4), gate.clone());
+    let broken = Body::from_stream(futures_util::stream::iter([
+        Ok(Bytes::from_static(b"ab")),
+        Err(std::io::Error::other("reset")),
+    ]));
+    let response = router.clone().oneshot(keyed("/pay", "k").body(broken).unwrap()).await.unwrap();
+    let answer = Answer::read(response).await;
+    expect_plain(&answer, "body-unreadable");
+    let short = send(&router, keyed("/pay", "k").header("content-length", "3"), "ab").await;
+    expect_plain(&short, "body-unreadable");
+    let large = send(&router, keyed("/pay", "k"), "abcde").await;
+    expect(&large, "request-too-large", &[("{limit}", "4")], None, &json!({}));
+    assert_eq!(gate.entries(), 0);
+    // Nothing was claimed by any of them.
+    assert_eq!(send(&router, keyed("/pay", "k"), "abcd").await.status, 201);
+}
+
+/// Fails when the fingerprints are not compared, or in the other order.
+#[tokio::test]
+async fn another_request_and_another_caller_are_told_apart() {
+    let router = service(documented());
+    let alice = || keyed("/pay", "k").header("authorization", "Bearer alice");
+    assert_eq!(send(&router, alice(), "1").await.status, 201);
+    expect_plain(&send(&router, alice(), "2").await, "key-reused");
+    expect_plain(&send(&router, keyed("/pay", "k"), "1").await, "caller-changed");
+    expect_plain(&send(&router, keyed("/pay", "k"), "2").await, "key-reused");
+}
+
+/// Fails when the age is not rounded up or not clamped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_key_tells_when_to_come_again() {
+    for subject in embedded().await {
+        let gate = Gate::closed();
+        let router = gated(layer(&subject.store).documentation(DOCUMENTATION), gate.clone());
+        let run = tokio::spawn({
+            let router = router.clone();
+            async move { send(&router, keyed("/pay", "k"), "").await }
+        });
+        gate.entered().await;
+        for (advance, seconds) in [(0, "1"), (900, "1"), (300, "2"), (2_500, "4"), (1_000, "5"), (9_000, "5")] {
+            subject.hand.advance(Duration::from_millis(advance));
+            expect(&send(&router, keyed("/pay", "k"), "").await, "in-flight", &[], Some(seconds), &json!({}));
+        }
+        gate.release(1);
+        assert_eq!(run.await.unwrap().status, 201);
+        let replay = send(&router, keyed("/pay", "k"), "").await;
+        assert_eq!((replay.status.as_u16(), replay.is_replay()), (201, true));
+        assert!(replay.headers.get("retry-after").is_none());
+    }
+}
+
+/// Fails when a tombstone is recorded without its status.
+#[tokio::test]
+async fn an_answer_that_was_not_kept_is_not_given_again() {
+    let router = service(documented().max_response_body(3));
+    let first = send(&router, keyed("/pay", "k"), "").await;
+    assert_eq!((first.status.as_u16(), &first.body[..]), (201, &b"entry 1, attempt 1"[..]));
+    let again = send(&router, keyed("/pay", "k"), "").await;
+    let gaps = [("{original_status}", "201")];
+    expect(&again, "response-unavailable", &gaps, None, &json!({ "original_status": 201 }));
+}
+
+/// Answers with the status in the request's body.
+async fn mirror(State(()): State<()>, _: Operation, body: String) -> StatusCode {
+    StatusCode::from_u16(body.parse().unwrap()).unwrap()
+}
+
+fn mirroring(layer: IdempotencyLayer<SharedStore>) -> Router {
+    Router::new().route("/{*path}", any(mirror)).layer(layer).with_state(())
+}
+
+/// Fails when Hold frees, or the record's id is not the one that operators see.
+#[tokio::test]
+async fn an_unknown_outcome_under_hold_is_held() {
+    let store = SharedStore::new(MemoryStore::new());
+    let router = mirroring(layer(&store).unknown_outcome(UnknownOutcome::Hold));
+    assert_eq!(send(&router, keyed("/pay", "k"), "500").await.status, 500);
+    let held = send(&router, keyed("/pay", "k"), "500").await;
+    let page = idempotency_layer::store::Page::first(10.try_into().unwrap());
+    let [record] = &idempotency_layer::Store::held(&store, &page).await.unwrap().records[..] else { panic!("one") };
+    expect(&held, "outcome-unknown", &[], None, &json!({ "record": record.record.to_string() }));
+}
+
+/// Fails when the permit is taken after the claim, or given back before the run is over.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_runs_than_allowed_are_refused_before_any_claim() {
+    let gate = Gate::closed();
+    let router = gated(documented().max_running(1), gate.clone());
+    let run = tokio::spawn({
+        let router = router.clone();
+        async move { send(&router, keyed("/pay", "a"), "").await }
+    });
+    gate.entered().await;
+    expect(&send(&router, keyed("/pay", "b"), "").await, "overloaded", &[], Some("1"), &json!({}));
+    gate.release(2);
+    assert_eq!(run.await.unwrap().status, 201);
+    // Nothing was claimed: another request may use the key. Its place is free a moment after the answer.
+    let answer = loop {
+        let answer = send(&router, keyed("/pay", "b"), "other").await;
+        if answer.problem() != Some("overloaded") {
+            break answer;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(answer.status, 201);
+
+    let small = service(documented().max_request_body(8).max_buffered(8));
+    let _held = small.clone();
+    assert_eq!(send(&small, keyed("/pay", "a"), "12345678").await.status, 201);
+}
+
+/// S22's draining. Fails when a closed tracker is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_tracker_means_draining_and_waits_for_runs_without_clients() {
+    let (tracker, gate) = (TaskTracker::new(), Gate::closed());
+    let router = gated(documented().tracker(tracker.clone()), gate.clone());
+    let run = tokio::spawn({
+        let router = router.clone();
+        async move { send(&router, keyed("/pay", "a"), "").await }
+    });
+    gate.entered().await;
+    run.abort();
+    assert!(run.await.unwrap_err().is_cancelled());
+    tracker.close();
+    expect(&send(&router, keyed("/pay", "b"), "").await, "draining", &[], Some("1"), &json!({}));
+    let waiting = tokio::spawn(async move { tracker.wait().await });
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished(), "the run goes on without its client");
+    gate.release(1);
+    waiting.await.unwrap();
+}
+
+/// The store gives no answer to one verb.
+struct Down(Verb);
+
+impl Hook for Down {
+    fn before(&self, verb: Verb) -> Hooking {
+        let down = verb == self.0;
+        Box::pin(async move { if down { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+    }
+}
+
+/// Fails when the handler runs without a claim.
+#[tokio::test]
+async fn a_store_that_is_down_before_the_run_is_503_and_nothing_runs() {
+    let gate = Gate::open();
+    let store = Hooked::new(MemoryStore::new(), Arc::new(Down(Verb::Claim)));
+    let router = gated(IdempotencyLayer::new(store).anonymous(true), gate.clone());
+    expect(&send(&router, keyed("/pay", "k"), "").await, "store-unavailable", &[], Some("1"), &json!({}));
+    assert_eq!(gate.entries(), 0);
+}
+
+/// S11. Fails when `claimed` takes a record that cannot be read for a store that is down, or runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_read_is_neither_run_nor_overwritten() {
+    for damage in ["format = 2", "state = 9", "fingerprint = x'00'"] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = idempotency_tests::stores::sqlite_in(&folder).await;
+        let books = bank::open(folder.path().join("records.db").to_str().unwrap()).await;
+        let gate = Gate::open();
+        let router = gated(layer(&SharedStore::new(store)), gate.clone());
+        assert_eq!(send(&router, keyed("/pay", "k"), "").await.status, 201);
+        let update = format!("UPDATE idempotency_record SET {damage}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(update)).execute(&books).await.unwrap();
+        for body in ["", "another request"] {
+            expect_plain(&send(&router, keyed("/pay", "k"), body).await, "record-unreadable");
+        }
+        assert_eq!(gate.entries(), 1, "{damage}");
+        let intact = format!("SELECT count(*) FROM idempotency_record WHERE {damage}");
+        let intact: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(intact)).fetch_one(&books).await.unwrap();
+        assert_eq!(intact, 1, "{damage} was overwritten");
+    }
+}
+
+async fn panicking(State(()): State<()>) -> StatusCode {
+    panic!("the handler's own")
+}
+
+/// S5. Fails when the panic is not caught, or its key is not freed.
+#[tokio::test]
+async fn a_panic_is_500_and_its_key_is_settled_by_policy() {
+    for (unknown, then) in [(UnknownOutcome::Rerun, "handler-panicked"), (UnknownOutcome::Hold, "outcome-unknown")] {
+        let router =
+            Router::new().route("/pay", any(panicking)).layer(documented().unknown_outcome(unknown)).with_state(());
+        expect_plain(&send(&router, keyed("/pay", "k"), "").await, "handler-panicked");
+        assert_eq!(send(&router, keyed("/pay", "k"), "").await.problem(), Some(then));
+    }
+}
+
+/// Fails when the scheme is not looked at, or a principal does not help.
+#[tokio::test]
+async fn signatures_without_a_principal_are_refused_at_the_first_request() {
+    let signed = || keyed("/pay", "k").header("authorization", "AWS4-HMAC-SHA256 Credential=a, Signature=b");
+    let router = service(documented());
+    expect_plain(&send(&router, signed(), "").await, "principal-required");
+    let router = service(documented().principal(|_| Some("a".to_owned())));
+    assert_eq!(send(&router, signed(), "").await.status, 201);
+    let retried = keyed("/pay", "k").header("authorization", "AWS4-HMAC-SHA256 Credential=a, Signature=c");
+    assert!(send(&router, retried, "").await.is_replay());
+}
+
+/// Fails when `admit` asks for the key before the method.
+#[tokio::test]
+async fn other_methods_and_grpc_pass_untouched() {
+    async fn handler(operation: Option<Operation>) -> String {
+        format!("{}", operation.is_some())
+    }
+    let router = Router::new().route("/pay", any(handler)).layer(documented());
+    for method in [Method::GET, Method::DELETE, Method::PATCH] {
+        let request = Request::builder().method(method).uri("/pay").header("idempotency-key", ",");
+        assert_eq!(send(&router, request, "").await.body, "false");
+    }
+    let grpc = Request::post("/pay").header("content-type", "application/grpc");
+    assert_eq!(send(&router, grpc, "").await.body, "false");
+    assert_eq!(send(&router, keyed("/pay", "k"), "").await.body, "true");
+}
+
+/// S20. Fails when any status moves to another row of the policy.
+#[tokio::test]
+async fn what_becomes_of_the_key_follows_from_the_answer() {
+    // (status, a retry is a replay, another request may use the key)
+    let rows: [(u16, bool, bool); 22] = [
+        (200, true, false),
+        (201, true, false),
+        (204, true, false),
+        (303, true, false),
+        (402, true, false),
+        (404, true, false),
+        (409, true, false),
+        (410, true, false),
+        (412, true, false),
+        (400, false, true),
+        (401, false, true),
+        (403, false, true),
+        (405, false, true),
+        (413, false, true),
+        (415, false, true),
+        (422, false, true),
+        (425, false, false),
+        (429, false, false),
+        (408, false, false),
+        (500, false, false),
+        (503, false, false),
+        (599, false, false),
+    ];
+    for (status, replayed, mended) in rows {
+        let router = mirroring(documented());
+        let body = status.to_string().leak();
+        assert_eq!(send(&router, keyed("/pay", "k"), body).await.status.as_u16(), status);
+        assert_eq!(send(&router, keyed("/pay", "k"), body).await.is_replay(), replayed, "{status}");
+        let other = send(&router, keyed("/pay", "k"), "201").await;
+        let allowed = if mended || status == 201 { 201 } else { 422 };
+        assert_eq!(other.status.as_u16(), allowed, "{status}");
+    }
+}
+
+/// Fails when the extension is not asked, or asked after the table.
+#[tokio::test]
+async fn the_handlers_word_outweighs_the_table() {
+    async fn handler(State(()): State<()>, body: String) -> axum::response::Response {
+        let (status, outcome) = match body.as_str() {
+            "record 422" => (422, Outcome::Record),
+            "free 200" => (200, Outcome::Free),
+            "nothing 200" => (200, Outcome::NothingRan),
+            _ => (200, Outcome::Unknown),
+        };
+        let mut response = axum::response::Response::new(Body::empty());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response.extensions_mut().insert(outcome);
+        response
+    }
+    let router = Router::new()
+        .route("/pay", any(handler))
+        .layer(documented().unknown_outcome(UnknownOutcome::Hold))
+        .with_state(());
+    for (body, then) in
+        [("record 422", "replay"), ("free 200", "run"), ("nothing 200", "run"), ("?", "outcome-unknown")]
+    {
+        let key = body.replace([' ', '?'], "-");
+        send(&router, keyed("/pay", &key), body).await;
+        let again = send(&router, keyed("/pay", &key), body).await;
+        let seen = again.problem().unwrap_or(if again.is_replay() { "replay" } else { "run" });
+        assert_eq!(seen, then, "{body}");
+    }
+    // What ran under `NothingRan` may be another request next time; what was freed may not.
+    assert_eq!(send(&router, keyed("/pay", "nothing-200"), "other").await.status, 200);
+    assert_eq!(send(&router, keyed("/pay", "free-200"), "other").await.status, 422);
+}
+
+/// Fails when the name is a constant somewhere.
+#[tokio::test]
+async fn the_header_is_the_configured_one() {
+    let router = service(documented().header(HeaderName::from_static("x-key")));
+    let named = || Request::post("/pay").header("x-key", "k");
+    assert_eq!(send(&router, named(), "").await.status, 201);
+    assert!(send(&router, named(), "").await.is_replay());
+    assert_eq!(send(&router, keyed("/pay", "k"), "").await.problem(), Some("key-missing"));
+}
+
+async fn forgetful(State(store): State<Hooked<SqliteStore>>, operation: Operation) -> axum::response::Response {
+    match operation.transaction(&store).await {
+        Ok(transaction) => std::mem::forget(transaction),
+        // What a handler makes of it that knows nothing of transactions.
+        Err(_) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+    StatusCode::CREATED.into_response()
+}
+
+/// Fails when `Run::finish` answers with the handler's own 500, or with its 201. Under Hold, since neither is unknown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_was_lost_or_not_given_is_told_and_its_key_is_free() {
+    for (down, code, retry_after) in
+        [(Verb::Hold, "transaction-lost", None), (Verb::Begin, "transaction-failed", Some("1"))]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Hooked::new(idempotency_tests::stores::sqlite_in(&folder).await, Arc::new(Down(down)));
+        let layer = IdempotencyLayer::new(store.clone()).anonymous(true).unknown_outcome(UnknownOutcome::Hold);
+        let router = Router::new().route("/pay", any(forgetful)).layer(layer).with_state(store);
+        for _ in 0..2 {
+            expect(&send(&router, keyed("/pay", "k"), "").await, code, &[], retry_after, &json!({}));
+        }
+    }
+}
+
+/// Fails when a result whose write was fenced is answered all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_of_a_lost_run_is_not_given() {
+    for subject in embedded().await {
+        let gate = Gate::closed();
+        let router = gated(layer(&subject.store), gate.clone());
+        let run = || {
+            let router = router.clone();
+            tokio::spawn(async move { send(&router, keyed("/pay", "k"), "").await })
+        };
+        let first = run();
+        gate.entered().await;
+        subject.hand.advance(Duration::from_secs(31));
+        let second = run();
+        gate.entered().await;
+        gate.release(2);
+        expect(&first.await.unwrap(), "lease-lost", &[], Some("1"), &json!({}));
+        assert_eq!(second.await.unwrap().body, "entry 2, attempt 2", "{}", subject.name);
+    }
+}
