@@ -9,5 +9,6 @@ mod payments;
 mod replies;
 mod request;
 mod rows;
+mod sockets;
 mod transaction;
 mod transfers;

@@ -6,6 +6,7 @@
 //! - [`failpoint`]: where on its way a request stops, to be killed there.
 //! - [`gate`]: a handler that enters and leaves when the test says so.
 //! - [`stores`]: the embedded stores on a clock that the test moves.
+//! - [`wire`]: a service on a real socket, and clients that misbehave on it.
 //! - [`bank`]: accounts and transfers in one SQLite file, whose sum never changes.
 //!
 //! Nothing here depends on a server that happens to run.
@@ -17,6 +18,7 @@ pub mod gate;
 pub mod hooked;
 pub mod server;
 pub mod stores;
+pub mod wire;
 
 /// The README's program is compiled and run.
 #[cfg(doctest)]

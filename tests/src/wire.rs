@@ -1,0 +1,134 @@
+//! A service on a real socket, over HTTP/1.1 and HTTP/2, and clients that misbehave on one.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
+
+/// A version of HTTP to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+}
+
+impl Version {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Http1, Self::Http2];
+}
+
+/// Serves a router on a free port until it is dropped.
+#[derive(Debug)]
+pub struct Served {
+    /// Where.
+    pub address: SocketAddr,
+    task: AbortHandle,
+}
+
+impl Served {
+    /// Serves both versions of HTTP.
+    pub async fn start(router: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let task = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
+        Self { address, task }
+    }
+
+    /// A bare connection.
+    pub async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.expect("a connection")
+    }
+
+    /// A connection that speaks HTTP.
+    pub async fn dial(&self, version: Version) -> Connection {
+        let io = TokioIo::new(self.connect().await);
+        match version {
+            Version::Http1 => {
+                let (sender, connection) = http1::handshake(io).await.expect("a handshake");
+                let task = tokio::spawn(connection.with_upgrades()).abort_handle();
+                Connection { sender: Sender::Http1(sender), task }
+            }
+            Version::Http2 => {
+                let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.expect("a handshake");
+                let task = tokio::spawn(connection).abort_handle();
+                Connection { sender: Sender::Http2(sender), task }
+            }
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One connection; dropped, it is closed.
+#[derive(Debug)]
+pub struct Connection {
+    sender: Sender,
+    task: AbortHandle,
+}
+
+#[derive(Debug)]
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    /// Sends one request. Dropped before its end, over HTTP/2 the stream is reset, over HTTP/1.1 nothing happens until
+    /// the connection is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When there is no response.
+    pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+            Sender::Http2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await
+            }
+        }
+    }
+
+    /// Sends one request and reads the response whole.
+    ///
+    /// # Errors
+    ///
+    /// When there is no whole response.
+    pub async fn fetch(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Whole>> {
+        let (parts, body) = self.send(request).await?.into_parts();
+        let body = body.collect().await?;
+        let trailers = body.trailers().cloned();
+        Ok(Response::from_parts(parts, Whole { data: body.to_bytes(), trailers }))
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// A body that was read to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Whole {
+    /// The data.
+    pub data: Bytes,
+    /// The trailers.
+    pub trailers: Option<http::HeaderMap>,
+}
