@@ -186,8 +186,15 @@ impl Whole {
         self.data.is_empty() && self.trailers.is_none()
     }
 
+    /// Exact unless trailers follow: HTTP/1.1 has room for them only in a message without a length.
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.len() as u64)
+        let bytes = self.data.len() as u64;
+        let mut hint = SizeHint::new();
+        hint.set_lower(bytes);
+        if self.trailers.is_none() {
+            hint.set_exact(bytes);
+        }
+        hint
     }
 }
 
@@ -206,18 +213,19 @@ mod tests {
 
     use super::*;
 
-    /// Fails when `Whole::next` sends an empty data frame, or drops trailers.
+    /// Fails when `Whole::next` sends an empty data frame or drops trailers, or the size hint shuts them out.
     #[tokio::test]
     async fn a_whole_body_is_its_data_and_its_trailers() {
         let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("1"))]);
         let body = ResponseBody::<Full<Bytes>>::whole(Bytes::from_static(b"abc"), Some(trailers.clone()));
-        assert_eq!(body.size_hint().exact(), Some(3));
+        assert_eq!((body.size_hint().lower(), body.size_hint().exact()), (3, None));
         let collected = body.collect().await.expect("infallible");
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "abc");
 
         let mut empty = ResponseBody::<Full<Bytes>>::whole(Bytes::new(), None);
         assert!(empty.is_end_stream());
+        assert_eq!(empty.size_hint().exact(), Some(0));
         assert!(empty.frame().await.is_none());
     }
 

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use http::header::{
-    AGE, CONNECTION, DATE, HeaderName, PROXY_AUTHENTICATE, SERVER, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AGE, CONNECTION, DATE, HeaderName, PROXY_AUTHENTICATE, SERVER, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE,
     WWW_AUTHENTICATE,
 };
 use http::response::Parts;
@@ -40,7 +40,8 @@ fn kept(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Hop-by-hop by RFC 9110, section 7.6.1, or bound to one moment, one connection or one client.
+/// Hop-by-hop by RFC 9110, section 7.6.1, or bound to one moment, one connection or one client. `trailer` is not among
+/// them: trailers are part of the answer, and over HTTP/1.1 it is what announces them.
 fn is_never_stored(name: &HeaderName) -> bool {
     NEVER_STORED.contains(name)
         || NEVER_STORED_NAMES.contains(&name.as_str())
@@ -55,19 +56,8 @@ fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
     })
 }
 
-const NEVER_STORED: [HeaderName; 11] = [
-    AGE,
-    CONNECTION,
-    DATE,
-    PROXY_AUTHENTICATE,
-    SERVER,
-    SET_COOKIE,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    WWW_AUTHENTICATE,
-];
+const NEVER_STORED: [HeaderName; 10] =
+    [AGE, CONNECTION, DATE, PROXY_AUTHENTICATE, SERVER, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE];
 
 const NEVER_STORED_NAMES: [&str; 14] = [
     "alt-svc",
@@ -121,7 +111,7 @@ mod tests {
     fn what_belongs_to_the_connection_or_the_moment_is_not_stored() {
         let mut headers: Vec<(&'static str, &'static [u8])> = vec![("x-hop", b"1"), ("connection", b"close, X-Hop")];
         headers.extend(NEVER_STORED_NAMES.iter().map(|name| (*name, &b"1"[..])));
-        for name in ["age", "date", "proxy-authenticate", "server", "set-cookie", "te", "trailer", "upgrade"] {
+        for name in ["age", "date", "proxy-authenticate", "server", "set-cookie", "te", "upgrade"] {
             headers.push((name, b"1"));
         }
         for name in ["transfer-encoding", "www-authenticate", "ratelimit", "ratelimit-policy", "x-ratelimit-limit"] {

@@ -10,5 +10,6 @@ mod replies;
 mod request;
 mod rows;
 mod sockets;
+mod streams;
 mod transaction;
 mod transfers;
