@@ -1,12 +1,11 @@
 //! The layer: where the settings are made, and where a service comes of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, Method};
 use idempotency_shared::KeyLimit;
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -35,160 +34,135 @@ use crate::store::{Store, UnknownOutcome};
 pub struct IdempotencyLayer<St> {
     store: St,
     config: Config,
-    running: Arc<Semaphore>,
-    buffered: Arc<Semaphore>,
     tracker: TaskTracker,
+    /// Made by the first service and shared by all, also by those of clones: routers make a service of a layer more
+    /// often than one would think, up to once for each request.
+    shared: Arc<OnceLock<Arc<Shared<St>>>>,
 }
 
 impl<St: Store> IdempotencyLayer<St> {
     /// A layer with the defaults that the setters name.
     pub fn new(store: St) -> Self {
-        let config = Config::default();
-        let running = Arc::new(Semaphore::new(config.max_running));
-        let buffered = Arc::new(Semaphore::new(config.max_buffered));
-        Self { store, config, running, buffered, tracker: TaskTracker::new() }
+        Self { store, config: Config::default(), tracker: TaskTracker::new(), shared: Arc::default() }
     }
 
     /// Names the operation. The same key under two scopes is two operations; within one, the same key for another
     /// request is refused. Default: `default`, for every layer that names none.
-    pub fn scope(mut self, scope: impl Into<Arc<str>>) -> Self {
-        self.config.scope = scope.into();
-        self
+    pub fn scope(self, scope: impl Into<Arc<str>>) -> Self {
+        self.set(|config| config.scope = scope.into())
     }
 
     /// Says whose key it is, from what the layers outside this one have authenticated; `None` is nobody. Two
     /// principals never meet. Default: unset, and the [credentials](Self::credentials) are compared instead.
-    pub fn principal(mut self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.config.principal = Some(Arc::new(principal));
-        self
+    pub fn principal(self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.set(|config| config.principal = Some(Arc::new(principal)))
     }
 
     /// The headers that tell callers apart while no [`principal`](Self::principal) is set. Default: `authorization`,
     /// `cookie`, `x-api-key`.
-    pub fn credentials(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
-        self.config.credentials = names.into_iter().collect();
-        self
+    pub fn credentials(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.set(|config| config.credentials = names.into_iter().collect())
     }
 
     /// Says that requests without any credentials are meant to be. Default: false, and the first one is warned of,
     /// since all such callers share their keys.
-    pub fn anonymous(mut self, anonymous: bool) -> Self {
-        self.config.anonymous = anonymous;
-        self
+    pub fn anonymous(self, anonymous: bool) -> Self {
+        self.set(|config| config.anonymous = anonymous)
     }
 
     /// The methods that are keyed. Default: POST. All others pass untouched.
-    pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.config.methods = methods.into_iter().collect();
-        self
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
+        self.set(|config| config.methods = methods.into_iter().collect())
     }
 
     /// The header that carries the key. Default: `idempotency-key`.
-    pub fn header(mut self, name: HeaderName) -> Self {
-        self.config.header = name;
-        self
+    pub fn header(self, name: HeaderName) -> Self {
+        self.set(|config| config.header = name)
     }
 
     /// The longest key that is accepted, unquoted. Default: 255 characters.
-    pub fn key_limit(mut self, limit: KeyLimit) -> Self {
-        self.config.key_limit = limit;
-        self
+    pub fn key_limit(self, limit: KeyLimit) -> Self {
+        self.set(|config| config.key_limit = limit)
     }
 
     /// Whether a keyed method needs a key. Default: true. With false, requests without one pass untouched.
-    pub fn require_key(mut self, required: bool) -> Self {
-        self.config.require_key = required;
-        self
+    pub fn require_key(self, required: bool) -> Self {
+        self.set(|config| config.require_key = required)
     }
 
     /// How long a holder that went silent keeps others out. It is renewed every third of this while the handler runs,
     /// however long that takes. Default: 30 s; 100 ms to 24 h.
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.config.lease = lease;
-        self
+    pub fn lease(self, lease: Duration) -> Self {
+        self.set(|config| config.lease = lease)
     }
 
     /// How long a key means its request, from the last write of its record. Default: 24 h; at least the lease, at most
     /// ten years. Afterwards a late retry is a new operation: choose it longer than any client goes on retrying.
-    pub fn retention(mut self, retention: Duration) -> Self {
-        self.config.retention = retention;
-        self
+    pub fn retention(self, retention: Duration) -> Self {
+        self.set(|config| config.retention = retention)
     }
 
     /// The largest request body, in bytes. Default: 1 MiB. A larger one is refused with 413 before anything runs.
-    pub fn max_request_body(mut self, bytes: usize) -> Self {
-        self.config.max_request_body = bytes;
-        self
+    pub fn max_request_body(self, bytes: usize) -> Self {
+        self.set(|config| config.max_request_body = bytes)
     }
 
     /// The largest response body that is recorded, in bytes. Default: 1 MiB. The client gets a larger one whole; its
     /// retries get `response-unavailable`.
-    pub fn max_response_body(mut self, bytes: usize) -> Self {
-        self.config.max_response_body = bytes;
-        self
+    pub fn max_response_body(self, bytes: usize) -> Self {
+        self.set(|config| config.max_response_body = bytes)
     }
 
     /// How many keyed requests run at once, over all services of this layer. Default: 1024. More are refused with 503
     /// before their key is claimed.
-    pub fn max_running(mut self, runs: usize) -> Self {
-        self.config.max_running = runs;
-        self.running = Arc::new(Semaphore::new(runs.min(Semaphore::MAX_PERMITS)));
-        self
+    pub fn max_running(self, runs: usize) -> Self {
+        self.set(|config| config.max_running = runs)
     }
 
     /// How many bytes of request bodies are held at once, over all services of this layer. Default: 64 MiB. More are
     /// refused with 503 before their key is claimed.
-    pub fn max_buffered(mut self, bytes: usize) -> Self {
-        self.config.max_buffered = bytes;
-        self.buffered = Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS)));
-        self
+    pub fn max_buffered(self, bytes: usize) -> Self {
+        self.set(|config| config.max_buffered = bytes)
     }
 
     /// After how many runs that lapsed, as a crash makes them, a key is held for an operator instead of run again.
     /// Default: 5. Runs that answered do not count.
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.config.max_attempts = attempts;
-        self
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.set(|config| config.max_attempts = attempts)
     }
 
     /// What becomes of a key whose run may or may not have taken effect. Default: [`UnknownOutcome::Rerun`].
-    pub fn unknown_outcome(mut self, unknown: UnknownOutcome) -> Self {
-        self.config.unknown = unknown;
-        self
+    pub fn unknown_outcome(self, unknown: UnknownOutcome) -> Self {
+        self.set(|config| config.unknown = unknown)
     }
 
     /// What makes two requests the same. Default: [`RequestFingerprint::exact`].
-    pub fn fingerprint(mut self, fingerprint: RequestFingerprint) -> Self {
-        self.config.fingerprint = fingerprint;
-        self
+    pub fn fingerprint(self, fingerprint: RequestFingerprint) -> Self {
+        self.set(|config| config.fingerprint = fingerprint)
     }
 
     /// Hashes record ids and fingerprints under a secret, so that nobody who reads the store can confirm a guessed key
     /// or body. Default: unset. All processes on one store need the same secret; with another one every key is new.
-    pub fn hash_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
-        self.config.secret = HashSecret::new(secret.as_ref());
-        self
+    pub fn hash_secret(self, secret: impl AsRef<[u8]>) -> Self {
+        self.set(|config| config.secret = HashSecret::new(secret.as_ref()))
     }
 
     /// Where clients read about keys: sent as `Link: <uri>; rel="describedby"` with every refusal of a missing or
     /// malformed key. Default: unset.
-    pub fn documentation(mut self, uri: impl Into<String>) -> Self {
-        self.config.documentation = Some(uri.into());
-        self
+    pub fn documentation(self, uri: impl Into<String>) -> Self {
+        self.set(|config| config.documentation = Some(uri.into()))
     }
 
     /// How long a finished run waits for the store to take its record before the client is answered all the same; the
     /// recording goes on. Default: 5 s.
-    pub fn record_deadline(mut self, deadline: Duration) -> Self {
-        self.config.record_deadline = deadline;
-        self
+    pub fn record_deadline(self, deadline: Duration) -> Self {
+        self.set(|config| config.record_deadline = deadline)
     }
 
     /// Tracks the runs, so that a shutdown can await them. Once it is closed the service is draining: new keyed
     /// requests are refused with 503. Default: a tracker of the layer's own.
-    pub fn tracker(mut self, tracker: TaskTracker) -> Self {
-        self.tracker = tracker;
-        self
+    pub fn tracker(self, tracker: TaskTracker) -> Self {
+        Self { tracker, shared: Arc::default(), ..self }
     }
 
     /// Checks the settings as a whole.
@@ -200,6 +174,13 @@ impl<St: Store> IdempotencyLayer<St> {
     pub fn validate(self) -> Result<Self, ConfigError> {
         self.config.check().map(|()| self)
     }
+
+    /// Changes a setting; what was made with the old ones is not shared any more.
+    fn set(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self.shared = Arc::default();
+        self
+    }
 }
 
 impl<St: Store, Svc> Layer<Svc> for IdempotencyLayer<St> {
@@ -210,16 +191,12 @@ impl<St: Store, Svc> Layer<Svc> for IdempotencyLayer<St> {
     /// When the settings contradict themselves, with the text of the [`ConfigError`]: a service without idempotency
     /// must not start. [`validate`](IdempotencyLayer::validate) tells beforehand.
     fn layer(&self, inner: Svc) -> Self::Service {
-        if let Err(error) = self.config.check() {
-            panic!("invalid IdempotencyLayer: {error}");
-        }
-        let shared = Shared::new(
-            self.store.clone(),
-            self.config.clone(),
-            Arc::clone(&self.running),
-            Arc::clone(&self.buffered),
-            self.tracker.clone(),
-        );
-        Idempotency::new(inner, shared)
+        let shared = self.shared.get_or_init(|| {
+            if let Err(error) = self.config.check() {
+                panic!("invalid IdempotencyLayer: {error}");
+            }
+            Arc::new(Shared::new(self.store.clone(), self.config.clone(), self.tracker.clone()))
+        });
+        Idempotency::new(inner, Arc::clone(shared))
     }
 }

@@ -52,12 +52,12 @@ pub struct Idempotency<Svc, St> {
 }
 
 impl<Svc, St> Idempotency<Svc, St> {
-    pub(crate) fn new(inner: Svc, shared: Shared<St>) -> Self {
-        Self { inner, shared: Arc::new(shared) }
+    pub(crate) fn new(inner: Svc, shared: Arc<Shared<St>>) -> Self {
+        Self { inner, shared }
     }
 }
 
-/// What all clones of a service have in common.
+/// What all services of one layer have in common.
 #[derive(Debug)]
 pub(crate) struct Shared<St> {
     pub(crate) store: St,
@@ -70,15 +70,16 @@ pub(crate) struct Shared<St> {
 }
 
 impl<St> Shared<St> {
-    pub(crate) fn new(
-        store: St,
-        config: Config,
-        running: Arc<Semaphore>,
-        buffered: Arc<Semaphore>,
-        tracker: TaskTracker,
-    ) -> Self {
-        let documentation = config.documentation_link();
-        Self { store, config, running, buffered, tracker, documentation, warned_of_anonymous: AtomicBool::new(false) }
+    pub(crate) fn new(store: St, config: Config, tracker: TaskTracker) -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(config.max_running)),
+            buffered: Arc::new(Semaphore::new(config.max_buffered)),
+            documentation: config.documentation_link(),
+            store,
+            config,
+            tracker,
+            warned_of_anonymous: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn refuse<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {

@@ -52,6 +52,12 @@ impl City {
         client::persist(&self.client, || url(bank), key, &order(key)).await
     }
 
+    /// As [`persist`](Self::persist), beside the test.
+    pub(crate) fn persisting(&self, bank: &Server, key: &str) -> tokio::task::JoinHandle<Answer> {
+        let (client, url, key) = (self.client.clone(), url(bank), key.to_owned());
+        tokio::spawn(async move { client::persist(&client, || url.clone(), &key, &order(&key)).await })
+    }
+
     /// The money is where it was or where it should be, and the key's effect is in the books so often.
     pub(crate) async fn assert_effects(&self, key: &str, effects: i64) {
         assert_eq!(bank::sum(&self.books).await, bank::TOTAL, "money was made or lost");

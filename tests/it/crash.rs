@@ -155,3 +155,22 @@ async fn of_64_claims_from_two_processes_one_runs() {
         assert!(replay.is_replay() && replay.body == runs[0].body);
     }
 }
+
+/// S29. Fails when `machine::claim` counts no lapses, or holds at one more or less.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_kills_its_process_each_time_is_held_after_its_last_attempt() {
+    let city = City::new().await;
+    let options = &["--lease", "300", "--max-attempts", "3"];
+    for _ in 0..3 {
+        let mut doomed = city.bank_stopping_at(Point::Handler, options).await;
+        // Its claim takes over from the last one once that has lapsed.
+        let persisting = city.persisting(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        persisting.abort();
+        doomed.kill().await;
+    }
+    let heir = city.bank(options).await;
+    let answer = city.persist(&heir, "k").await;
+    assert_eq!((answer.status.as_u16(), answer.problem()), (409, Some("outcome-unknown")));
+    city.assert_effects("k", 0).await;
+}

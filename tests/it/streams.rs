@@ -48,8 +48,8 @@ fn data(text: &'static str) -> Result<Frame<Bytes>, std::io::Error> {
 async fn a_response_over_the_cap_is_given_whole_once_and_never_run_again() {
     let known = |_| Response::new(Body::from("x".repeat(101)));
     let unknown = |_| Response::new(frames((0..5).map(|_| data("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx")).collect()));
-    let handlers: [(fn(u32) -> Response, usize); 2] = [(known, 101), (unknown, 150)];
-    for (handler, length) in handlers {
+    let known: fn(u32) -> Response = known;
+    for (handler, length) in [(known, 101), (unknown, 150)] {
         for version in Version::BOTH {
             for subject in embedded().await {
                 let gate = Gate::open();
