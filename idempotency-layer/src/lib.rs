@@ -62,6 +62,7 @@
 //!
 //! - `axum`: [`Operation`] as an extractor, [`TransactionError`] as a response, and the full path of nested routers in
 //!   the fingerprint.
+//! - `multipart`: forms fingerprinted by their parts.
 //! - `sqlite`: the `SqliteStore`, durable on one machine, with the handler's transaction.
 //! - `conformance`: the list of properties that every store keeps, to run on a store of your own.
 

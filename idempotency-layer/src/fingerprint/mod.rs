@@ -4,7 +4,14 @@
 //! query, `content-type`, `content-encoding`, the [configured headers](RequestFingerprint::header), the body. Nested
 //! axum routers strip their prefix from the URI; with the feature `axum` the original one is used.
 //!
+//! Clients that write the same request anew for each attempt may not write the same bytes. For them the body can count
+//! as [JSON](RequestFingerprint::canonical_json) or, with the feature `multipart`, by its parts.
+//!
 //! Scheme and authority do not count: HTTP/1.1 sends them in another place than HTTP/2 does.
+
+mod json;
+#[cfg(feature = "multipart")]
+mod multipart;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,6 +23,15 @@ use http::{HeaderMap, HeaderName, Method};
 
 use crate::hash::{FieldHasher, HashSecret};
 use crate::store::Fingerprint;
+
+/// The fields that count, each in its form.
+#[derive(Clone, Debug, Default)]
+struct Fields {
+    headers: Vec<HeaderName>,
+    json: bool,
+    #[cfg(feature = "multipart")]
+    multipart: bool,
+}
 
 /// What the fingerprint of a request is taken of.
 ///
@@ -44,14 +60,14 @@ pub struct RequestFingerprint(How);
 
 #[derive(Clone)]
 enum How {
-    Exact { headers: Vec<HeaderName> },
+    Fields(Fields),
     Custom(Arc<dyn Fn(&Fingerprinted<'_>) -> Fingerprint + Send + Sync>),
 }
 
 impl RequestFingerprint {
     /// Byte for byte, as the [module docs](self) say. The default.
     pub fn exact() -> Self {
-        Self(How::Exact { headers: Vec::new() })
+        Self(How::Fields(Fields::default()))
     }
 
     /// As `f` says. Start from [`Fingerprinted::hasher`], so that a configured secret is used.
@@ -63,16 +79,39 @@ impl RequestFingerprint {
     }
 
     /// Counts this header's values too. No effect on a [custom](Self::custom) fingerprint.
-    pub fn header(mut self, name: HeaderName) -> Self {
-        if let How::Exact { headers } = &mut self.0 {
-            headers.push(name);
+    pub fn header(self, name: HeaderName) -> Self {
+        self.fields(|fields| fields.headers.push(name))
+    }
+
+    /// Takes a body of type `application/json` or `+json` for what it says: white space, the order of an object's
+    /// members and the way in which a string is escaped do not count.
+    ///
+    /// Numbers count as they are written, so that no two amounts are ever taken for the same: `1.0` is not `1`. So do
+    /// members that occur twice. What is not JSON, or nests deeper than 32, counts byte for byte. No effect on a
+    /// [custom](Self::custom) fingerprint.
+    pub fn canonical_json(self) -> Self {
+        self.fields(|fields| fields.json = true)
+    }
+
+    /// Takes a body of type `multipart/form-data` by its parts, in their order: name, file name, type and content of
+    /// each count, the boundary between them does not.
+    ///
+    /// What cannot be taken apart counts byte for byte. No effect on a [custom](Self::custom) fingerprint.
+    #[cfg(feature = "multipart")]
+    pub fn multipart_by_parts(self) -> Self {
+        self.fields(|fields| fields.multipart = true)
+    }
+
+    fn fields(mut self, change: impl FnOnce(&mut Fields)) -> Self {
+        if let How::Fields(fields) = &mut self.0 {
+            change(fields);
         }
         self
     }
 
     pub(crate) fn of(&self, request: &Fingerprinted<'_>) -> Fingerprint {
         match &self.0 {
-            How::Exact { headers } => exact(request, headers),
+            How::Fields(fields) => of_fields(request, fields),
             How::Custom(f) => f(request),
         }
     }
@@ -87,7 +126,7 @@ impl Default for RequestFingerprint {
 impl fmt::Debug for RequestFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            How::Exact { headers } => f.debug_struct("Exact").field("headers", headers).finish(),
+            How::Fields(fields) => fields.fmt(f),
             How::Custom(_) => f.debug_struct("Custom").finish_non_exhaustive(),
         }
     }
@@ -151,18 +190,35 @@ impl fmt::Debug for Fingerprinted<'_> {
     }
 }
 
-fn exact(request: &Fingerprinted<'_>, headers: &[HeaderName]) -> Fingerprint {
+fn of_fields(request: &Fingerprinted<'_>, fields: &Fields) -> Fingerprint {
     let mut hasher = request.hasher();
     hasher.field(request.method().as_str().as_bytes());
     hasher.field(request.path().as_bytes());
-    for name in [&CONTENT_TYPE, &CONTENT_ENCODING] {
-        hasher.header(request.headers(), name);
-    }
-    for name in headers {
+    hasher.header(request.headers(), &CONTENT_ENCODING);
+    for name in &fields.headers {
         hasher.field(name.as_str().as_bytes()).header(request.headers(), name);
     }
-    hasher.field(request.body());
+    body(request, fields, &mut hasher);
     Fingerprint::from_bytes(hasher.finish())
+}
+
+/// The body in the form that its type asks for. Each form begins with its name, so that none passes for another.
+fn body(request: &Fingerprinted<'_>, fields: &Fields, hasher: &mut FieldHasher) {
+    if fields.json && json::is_json(request.headers()) {
+        if let Some(canonical) = json::canonical(request.body()) {
+            hasher.field(b"json").header(request.headers(), &CONTENT_TYPE).field(&canonical);
+            return;
+        }
+    }
+    #[cfg(feature = "multipart")]
+    if fields.multipart {
+        if let Some(parts) = multipart::parts(request.headers(), request.body()) {
+            hasher.field(b"multipart").field(&(parts.len() as u64).to_be_bytes());
+            parts.iter().flatten().for_each(|field| _ = hasher.field(field));
+            return;
+        }
+    }
+    hasher.field(b"bytes").header(request.headers(), &CONTENT_TYPE).field(request.body());
 }
 
 #[cfg(test)]
@@ -181,7 +237,7 @@ mod tests {
         Request::post("/pay?x=1").header("content-type", "application/json")
     }
 
-    /// Fails when `exact` leaves out any one of its fields.
+    /// Fails when `of_fields` leaves out any one of its fields.
     #[test]
     fn everything_that_says_what_is_asked_for_counts() {
         let same = fingerprint(base(), "{}");
@@ -203,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Fails when `exact` hashes all headers, or `path` hashes the whole URI.
+    /// Fails when `of_fields` hashes all headers, or `path` hashes the whole URI.
     #[test]
     fn what_a_retry_may_change_does_not_count() {
         let same = fingerprint(base(), "{}");
