@@ -204,19 +204,22 @@ fn of_fields(request: &Fingerprinted<'_>, fields: &Fields) -> Fingerprint {
 
 /// The body in the form that its type asks for. Each form begins with its name, so that none passes for another.
 fn body(request: &Fingerprinted<'_>, fields: &Fields, hasher: &mut FieldHasher) {
-    if fields.json && json::is_json(request.headers()) {
-        if let Some(canonical) = json::canonical(request.body()) {
-            hasher.field(b"json").header(request.headers(), &CONTENT_TYPE).field(&canonical);
-            return;
-        }
+    if fields.json
+        && json::is_json(request.headers())
+        && let Some(canonical) = json::canonical(request.body())
+    {
+        hasher.field(b"json").header(request.headers(), &CONTENT_TYPE).field(&canonical);
+        return;
     }
     #[cfg(feature = "multipart")]
-    if fields.multipart {
-        if let Some(parts) = multipart::parts(request.headers(), request.body()) {
-            hasher.field(b"multipart").field(&(parts.len() as u64).to_be_bytes());
-            parts.iter().flatten().for_each(|field| _ = hasher.field(field));
-            return;
+    if fields.multipart
+        && let Some(parts) = multipart::parts(request.headers(), request.body())
+    {
+        hasher.field(b"multipart").field(&(parts.len() as u64).to_be_bytes());
+        for field in parts.iter().flatten() {
+            hasher.field(field);
         }
+        return;
     }
     hasher.field(b"bytes").header(request.headers(), &CONTENT_TYPE).field(request.body());
 }
