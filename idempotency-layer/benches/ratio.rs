@@ -1,0 +1,196 @@
+//! What a keyed request costs, as a ratio to a floor that is measured in the same run.
+//!
+//! The floor does by hand, in one place and without a layer, what cannot be left out:
+//!
+//! - *first*: the body read, the three hashes, a task spawned for the handler, one map insert and one update, the
+//!   response copied. Bar: 1.6.
+//! - *replay*: the body read, the hashes, one lookup, one clone of the response. Bar: 1.6.
+//!
+//! 256 bytes in, 512 bytes out, a current-thread runtime, the memory store. The last lines printed are the ratios of the
+//! medians; absolute times say more of the machine than of the layer.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fs;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use criterion::Criterion;
+use http::{HeaderMap, HeaderValue, Request, Response};
+use http_body_util::{BodyExt, Full};
+use idempotency_layer::{Idempotency, IdempotencyLayer, MemoryStore, RequestBody, ResponseBody};
+use sha2::{Digest, Sha256};
+use tokio::runtime::Runtime;
+use tower::util::service_fn;
+use tower::{Layer, Service, ServiceExt};
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args().sample_size(60);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let mut group = criterion.benchmark_group("layer");
+    group.bench_function("first-floor", |bencher| bencher.iter_custom(|runs| first_floor(&runtime, runs)));
+    group.bench_function("first", |bencher| bencher.iter_custom(|runs| first(&runtime, runs)));
+    group.bench_function("replay-floor", |bencher| bencher.iter_custom(|runs| replay_floor(&runtime, runs)));
+    group.bench_function("replay", |bencher| bencher.iter_custom(|runs| replay(&runtime, runs)));
+    group.finish();
+    criterion.final_summary();
+    for name in ["first", "replay"] {
+        if let (Some(real), Some(floor)) = (median(name), median(&format!("{name}-floor"))) {
+            println!("{name}: {:.2} x its floor (bar 1.60)", real / floor);
+        }
+    }
+}
+
+fn first(runtime: &Runtime, runs: u64) -> Duration {
+    let keys = keys(runs);
+    runtime.block_on(async {
+        let mut service = layered();
+        let started = Instant::now();
+        for key in keys {
+            black_box(call(&mut service, key).await);
+        }
+        started.elapsed()
+    })
+}
+
+fn replay(runtime: &Runtime, runs: u64) -> Duration {
+    runtime.block_on(async {
+        let mut service = layered();
+        let key = HeaderValue::from_static("key-00000000");
+        drop(call(&mut service, key.clone()).await);
+        let started = Instant::now();
+        for _ in 0..runs {
+            black_box(call(&mut service, key.clone()).await);
+        }
+        started.elapsed()
+    })
+}
+
+fn first_floor(runtime: &Runtime, runs: u64) -> Duration {
+    let keys = keys(runs);
+    runtime.block_on(async {
+        let mut records: HashMap<[u8; 32], Option<(HeaderMap, Bytes)>> = HashMap::new();
+        let started = Instant::now();
+        for key in keys {
+            let (parts, body) = request(key).into_parts();
+            let body = body.collect().await.expect("infallible").to_bytes();
+            let (id, fingerprint, caller) = hashes(&parts, &body);
+            records.insert(id, None);
+            let request = Request::from_parts(parts, body);
+            let handled = tokio::spawn(async move { handle(request).await });
+            let (parts, body) = handled.await.expect("no panic").into_parts();
+            let data = body.collect().await.expect("infallible").to_bytes();
+            records.insert(id, Some((parts.headers.clone(), data.clone())));
+            black_box((fingerprint, caller, Response::from_parts(parts, data)));
+        }
+        started.elapsed()
+    })
+}
+
+fn replay_floor(runtime: &Runtime, runs: u64) -> Duration {
+    runtime.block_on(async {
+        let key = HeaderValue::from_static("key-00000000");
+        let (parts, body) = request(key.clone()).into_parts();
+        let body = body.collect().await.expect("infallible").to_bytes();
+        let (id, ..) = hashes(&parts, &body);
+        let (response, data) = handle(Request::from_parts(parts, body)).await.into_parts();
+        let data = data.collect().await.expect("infallible").to_bytes();
+        let records = HashMap::from([(id, (response.headers, data))]);
+        let started = Instant::now();
+        for _ in 0..runs {
+            let (parts, body) = request(key.clone()).into_parts();
+            let body = body.collect().await.expect("infallible").to_bytes();
+            let (id, fingerprint, caller) = hashes(&parts, &body);
+            let (headers, data) = records.get(&id).expect("a record");
+            let mut response = Response::new(data.clone());
+            *response.headers_mut() = headers.clone();
+            black_box((fingerprint, caller, response));
+        }
+        started.elapsed()
+    })
+}
+
+/// The same bytes that the layer hashes: record id, fingerprint, caller.
+fn hashes(parts: &http::request::Parts, body: &Bytes) -> ([u8; 32], [u8; 32], [u8; 32]) {
+    let key = parts.headers["idempotency-key"].as_bytes();
+    let id = hash(&[b"idempotency record v1", b"default", b"0", b"", key]);
+    let path = parts.uri.path().as_bytes();
+    let (kind, body): (&[u8], &[u8]) = (parts.headers["content-type"].as_bytes(), body);
+    let fingerprint =
+        hash(&[b"idempotency fingerprint v1", b"POST", path, b"00000000", b"bytes", b"00000001", kind, body]);
+    let names: [&[u8]; 3] = [b"authorization", b"cookie", b"x-api-key"];
+    let zero: &[u8] = b"00000000";
+    let caller = hash(&[b"idempotency caller v1", names[0], zero, names[1], zero, names[2], zero]);
+    (id, fingerprint, caller)
+}
+
+fn hash(fields: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for field in fields {
+        hash.update((field.len() as u64).to_be_bytes());
+        hash.update(field);
+    }
+    hash.finalize().into()
+}
+
+fn keys(runs: u64) -> Vec<HeaderValue> {
+    (0..runs).map(|at| HeaderValue::try_from(format!("key-{at:08}")).expect("a header value")).collect()
+}
+
+fn request(key: HeaderValue) -> Request<Full<Bytes>> {
+    static BODY: [u8; 256] = [b'x'; 256];
+    let mut request = Request::new(Full::new(Bytes::from_static(&BODY)));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = http::Uri::from_static("/payments");
+    request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    request.headers_mut().insert("idempotency-key", key);
+    request
+}
+
+async fn handle<B>(_: Request<B>) -> Response<Full<Bytes>> {
+    static BODY: [u8; 512] = [b'y'; 512];
+    let mut response = Response::new(Full::new(Bytes::from_static(&BODY)));
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    response
+}
+
+type Handler<F> = tower::util::ServiceFn<F>;
+
+fn layered() -> Idempotency<
+    Handler<impl FnMut(Request<RequestBody<Full<Bytes>>>) -> HandlerFuture + Clone + Send + 'static>,
+    MemoryStore,
+> {
+    let handler = |request| -> HandlerFuture { Box::pin(async move { Ok(handle(request).await) }) };
+    IdempotencyLayer::new(MemoryStore::new()).anonymous(true).layer(service_fn(handler))
+}
+
+type HandlerFuture = std::pin::Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send>>;
+
+async fn call<S>(service: &mut S, key: HeaderValue) -> Response<ResponseBody<Full<Bytes>>>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<ResponseBody<Full<Bytes>>>, Error = Infallible>,
+{
+    match service.ready().await {
+        Ok(service) => service.call(request(key)).await.unwrap_or_else(|never| match never {}),
+        Err(never) => match never {},
+    }
+}
+
+/// The median that criterion has just written down, in nanoseconds.
+fn median(name: &str) -> Option<f64> {
+    let path = target().join("criterion/layer").join(name).join("new/estimates.json");
+    let estimates: serde_json::Value = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    estimates["median"]["point_estimate"].as_f64()
+}
+
+/// The folder that criterion writes to.
+fn target() -> PathBuf {
+    let bench = std::env::current_exe().unwrap_or_default();
+    bench
+        .ancestors()
+        .find(|folder| folder.ends_with("release"))
+        .and_then(Path::parent)
+        .map_or_else(PathBuf::new, Path::to_owned)
+}
