@@ -4,6 +4,7 @@
 mod city;
 mod configuration;
 mod crash;
+mod given_up;
 mod identity;
 mod replies;
 mod request;
