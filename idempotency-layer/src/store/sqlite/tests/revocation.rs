@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::transactions::{INSERT, begun, nothing_happened, open, run};
 use super::{Disk, answer, claimed, request, request_for};
-use crate::store::{Begin, Claim, Commit, Look, Renewal, Store, StoreErrorKind, TransactionalStore};
+use crate::store::{Begin, Claim, Commit, Look, Renewal, SqliteTransaction, Store, StoreErrorKind, TransactionalStore};
 
 /// Fails when dropping the handle does not take the connection out of the cell.
 #[tokio::test]
@@ -112,4 +112,25 @@ async fn renewals_of_other_leases_go_before_begins_that_wait() {
     // `begin` is not polled, so it would keep a turn that it was granted.
     assert!(matches!(renewal.await.unwrap(), Renewal::Renewed { .. }));
     assert!(matches!(begin.await.unwrap(), Begin::Begun(_)));
+}
+
+/// Fails when dropping the transaction stops an expiry that waits for the guard: then nobody takes the connection.
+#[tokio::test]
+async fn a_transaction_that_expires_while_its_guard_is_out_frees_the_writer() {
+    let (disk, store, lease, transaction) = begun().await;
+    store.rollback(transaction).await;
+    let store = store.max_transaction(Duration::from_millis(20));
+    for completes in [true, false] {
+        let mut transaction = open(&store, &lease).await;
+        let guard = transaction.connection().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        drop(guard);
+        if completes {
+            assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
+        } else {
+            drop(transaction);
+        }
+        claimed(&store).await;
+    }
+    nothing_happened(&disk, &store.max_transaction(Duration::from_secs(5)), &lease).await;
 }
