@@ -1,10 +1,10 @@
-//! What a handler leaves lying when it is done: guards inside its body.
+//! What a handler leaves lying when it is done: statements that still run, guards inside its body.
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
@@ -40,6 +40,7 @@ impl Shop {
     fn router(&self) -> Router {
         Router::new()
             .route("/export", post(export))
+            .route("/impatient/{status}", post(impatient))
             .route("/pay", post(pay))
             .layer(IdempotencyLayer::new(self.store.clone()).anonymous(true))
             .with_state(self.store.clone())
@@ -82,4 +83,39 @@ async fn a_transaction_inside_a_body_that_is_not_read_to_its_end_is_taken_back()
     let next = send(&router, keyed("/pay", "l"), "").await;
     assert_eq!((next.status.as_u16(), next.problem()), (201, None), "the writer is not free");
     assert_eq!(shop.effects().await, 1);
+}
+
+const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+
+/// Gives up a statement and answers all the same.
+async fn impatient(Path(status): Path<u16>, State(store): State<SqliteStore>, operation: Operation) -> Response {
+    if operation.attempt() > 1 {
+        return StatusCode::CREATED.into_response();
+    }
+    let mut transaction = operation.transaction(&store).await.unwrap();
+    let mut connection = transaction.connection().await.unwrap();
+    sqlx::raw_sql("INSERT INTO effect (what) VALUES ('paid')").execute(&mut *connection).await.unwrap();
+    let endless = sqlx::raw_sql(ENDLESS).execute(&mut *connection);
+    assert!(timeout(Duration::from_millis(100), endless).await.is_err());
+    StatusCode::from_u16(status).unwrap().into_response()
+}
+
+/// A statement that its handler gave up does not go on under the write lock. Fails when a transaction that is closed does
+/// not interrupt what runs on its connection, and when one that is to be committed can no longer expire.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_given_up_by_its_handler_does_not_keep_the_writer() {
+    for (path, expected) in [
+        ("/impatient/201", (503, Some("transaction-failed"))),
+        ("/impatient/402", (402, None)),
+        ("/impatient/503", (503, None)),
+    ] {
+        let mut shop = Shop::new().await;
+        shop.store = shop.store.max_transaction(Duration::from_millis(500));
+        let router = shop.router();
+        let answer = timeout(Duration::from_secs(20), send(&router, keyed(path, "k"), "")).await.expect("an answer");
+        assert_eq!((answer.status.as_u16(), answer.problem()), expected, "{path}");
+        assert_eq!(shop.effects().await, 0, "{path}");
+        let next = send(&router, keyed("/pay", "l"), "").await;
+        assert_eq!((next.status.as_u16(), next.problem()), (201, None), "{path}: the writer is not free");
+    }
 }

@@ -41,7 +41,8 @@ impl TransactionalStore for SqliteStore {
         row::set_mark(&mut connection, &lease.record, &mark).await.map_err(failure::of_statement)?;
 
         let current = Arc::clone(&self.shared.current);
-        let held = Held { connection, seat: Seat { current: Arc::clone(&current), _turn: turn } };
+        let held =
+            Held { connection, seat: Seat { current: Arc::clone(&current), fate: Arc::clone(&fate), _turn: turn } };
         let open = Arc::new(Open {
             lease: lease.id,
             mark,
@@ -61,6 +62,7 @@ impl TransactionalStore for SqliteStore {
         completion: &Completion,
     ) -> Result<Commit, StoreError> {
         let open = Arc::clone(&transaction.open);
+        open.fall_silent().await;
         let mut held = match open.give_back() {
             Ok(held) => held,
             Err(Ending::Expired) => return Ok(Commit::Aborted),

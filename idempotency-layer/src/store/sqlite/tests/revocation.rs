@@ -114,6 +114,44 @@ async fn renewals_of_other_leases_go_before_begins_that_wait() {
     assert!(matches!(begin.await.unwrap(), Begin::Begun(_)));
 }
 
+const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
+
+/// Begins a statement that does not end, and gives it up.
+async fn give_up(transaction: &mut SqliteTransaction) {
+    run(transaction, INSERT).await.unwrap();
+    let endless = tokio::time::timeout(Duration::from_millis(20), run(transaction, ENDLESS));
+    assert!(endless.await.is_err());
+}
+
+/// Fails when `Held::close` or the drop of a `Seat` leaves `is_over` unset: the statement then runs for ever, under the
+/// file's write lock.
+#[tokio::test]
+async fn a_statement_that_was_given_up_ends_with_its_transaction() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    give_up(&mut transaction).await;
+    store.rollback(transaction).await;
+    claimed(&store).await;
+
+    let mut transaction = open(&store, &lease).await;
+    give_up(&mut transaction).await;
+    drop(transaction);
+    claimed(&store).await;
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when `complete_in` gives the transaction back before the statement has ended, so that it cannot expire.
+#[tokio::test]
+async fn a_transaction_in_which_a_statement_still_runs_expires() {
+    let (disk, store, lease, transaction) = begun().await;
+    store.rollback(transaction).await;
+    let store = store.max_transaction(Duration::from_millis(200));
+    let mut transaction = open(&store, &lease).await;
+    give_up(&mut transaction).await;
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
+    claimed(&store).await;
+    nothing_happened(&disk, &store, &lease).await;
+}
+
 /// Fails when dropping the transaction stops an expiry that waits for the guard: then nobody takes the connection.
 #[tokio::test]
 async fn a_transaction_that_expires_while_its_guard_is_out_frees_the_writer() {
