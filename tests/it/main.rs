@@ -8,5 +8,6 @@ mod given_up;
 mod identity;
 mod replies;
 mod request;
+mod silence;
 mod transaction;
 mod transfers;
