@@ -37,6 +37,7 @@ pub struct IdempotencyLayer<St> {
     config: Config,
     running: Arc<Semaphore>,
     buffered: Arc<Semaphore>,
+    undoing: Arc<Semaphore>,
     tracker: TaskTracker,
 }
 
@@ -46,7 +47,8 @@ impl<St: Store> IdempotencyLayer<St> {
         let config = Config::default();
         let running = Arc::new(Semaphore::new(config.max_running));
         let buffered = Arc::new(Semaphore::new(config.max_buffered));
-        Self { store, config, running, buffered, tracker: TaskTracker::new() }
+        let undoing = Arc::new(Semaphore::new(config.max_running));
+        Self { store, config, running, buffered, undoing, tracker: TaskTracker::new() }
     }
 
     /// Names the operation. The same key under two scopes is two operations; within one, the same key for another
@@ -133,6 +135,7 @@ impl<St: Store> IdempotencyLayer<St> {
     pub fn max_running(mut self, runs: usize) -> Self {
         self.config.max_running = runs;
         self.running = Arc::new(Semaphore::new(runs.min(Semaphore::MAX_PERMITS)));
+        self.undoing = Arc::new(Semaphore::new(runs.min(Semaphore::MAX_PERMITS)));
         self
     }
 
@@ -218,6 +221,7 @@ impl<St: Store, Svc> Layer<Svc> for IdempotencyLayer<St> {
             self.config.clone(),
             Arc::clone(&self.running),
             Arc::clone(&self.buffered),
+            Arc::clone(&self.undoing),
             self.tracker.clone(),
         );
         Idempotency::new(inner, shared)

@@ -42,7 +42,7 @@ use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::Run;
 use crate::store::{Claim, ClaimRequest, Lease, LeaseId, Store, StoreError, StoreErrorKind};
-use crate::undo::undo;
+use crate::undo;
 
 /// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ pub(crate) struct Shared<St> {
     pub(crate) config: Config,
     running: Arc<Semaphore>,
     buffered: Arc<Semaphore>,
+    /// Of claims that are being taken back, as many as may run.
+    undoing: Arc<Semaphore>,
     tracker: TaskTracker,
     documentation: Option<HeaderValue>,
     warned_of_anonymous: AtomicBool,
@@ -75,10 +77,12 @@ impl<St> Shared<St> {
         config: Config,
         running: Arc<Semaphore>,
         buffered: Arc<Semaphore>,
+        undoing: Arc<Semaphore>,
         tracker: TaskTracker,
     ) -> Self {
         let documentation = config.documentation_link();
-        Self { store, config, running, buffered, tracker, documentation, warned_of_anonymous: AtomicBool::new(false) }
+        let warned_of_anonymous = AtomicBool::new(false);
+        Self { store, config, running, buffered, undoing, tracker, documentation, warned_of_anonymous }
     }
 
     pub(crate) fn refuse<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
@@ -217,7 +221,7 @@ where
             match error.kind() {
                 StoreErrorKind::Corrupt | StoreErrorKind::Newer => Problem::record_unreadable(),
                 _ => {
-                    tokio::spawn(undo(shared.store.clone(), request).in_current_span());
+                    undo::spawn(shared.store.clone(), request, &shared.undoing);
                     Problem::store_unavailable()
                 }
             }
