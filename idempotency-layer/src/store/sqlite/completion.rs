@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::open::{Ending, Fate, Held, Open, Seat};
 use super::transaction::SqliteTransaction;
 use super::writer::Lane;
-use super::{SqliteStore, failure, file, row};
+use super::{SqliteStore, failure, file, renewals, row};
 use crate::store::machine::{self, Change, Liveness, Record, State};
 use crate::store::{Begin, Commit, Completion, Lease, LeaseId, StoreError, TransactionalStore, Write};
 
@@ -52,6 +52,7 @@ impl TransactionalStore for SqliteStore {
         });
         self.expire(&open);
         drop(current.replace(Some(Arc::clone(&open))));
+        renewals::answer_waiting(self, lease.id);
         Ok(Begin::Begun(SqliteTransaction { open }))
     }
 

@@ -172,3 +172,35 @@ async fn a_transaction_that_expires_while_its_guard_is_out_frees_the_writer() {
     }
     nothing_happened(&disk, &store.max_transaction(Duration::from_secs(5)), &lease).await;
 }
+
+/// Fails when `begin` does not answer the renewals of its own lease that wait in line, or when a renewal does not look
+/// again once it is on the list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_waits_while_its_transaction_opens_does_not_wait_for_its_end() {
+    let disk = Disk::new();
+    let store = disk.store().await;
+    let lease = claimed(&store).await;
+    let mut other = disk.connection().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let opening = tokio::spawn({
+        let store = store.clone();
+        async move { open(&store, &lease).await }
+    });
+    // The turn is taken by then, or the renewal goes first, which is no harm.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let renewal = tokio::spawn({
+        let store = store.clone();
+        async move { store.renew(&lease).await }
+    });
+    while store.shared.writer.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    let transaction = opening.await.unwrap();
+    let renewed = tokio::time::timeout(Duration::from_secs(1), renewal).await;
+    let Renewal::Renewed { queued } = renewed.expect("it waits for its own transaction").unwrap().unwrap() else {
+        panic!("fenced")
+    };
+    assert!(queued < Duration::from_secs(1));
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
+}
