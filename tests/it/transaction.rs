@@ -69,6 +69,8 @@ enum Misdeed {
     KeptByTask,
     Forgotten,
     KeptConnection,
+    TriggerOnRecords,
+    TableBeforeRecords,
 }
 
 async fn misdeed(State((store, misdeed)): State<(SqliteStore, Misdeed)>, operation: Operation) -> Response {
@@ -85,6 +87,11 @@ async fn misdeed(State((store, misdeed)): State<(SqliteStore, Misdeed)>, operati
         Misdeed::Rollback => &["ROLLBACK"],
         Misdeed::RollbackAndGoOn => &["ROLLBACK", EFFECT],
         Misdeed::AnotherTransaction => &["ROLLBACK", "BEGIN", EFFECT, "COMMIT"],
+        Misdeed::TriggerOnRecords => &["CREATE TEMP TRIGGER erase AFTER INSERT ON main.idempotency_record \
+             BEGIN DELETE FROM idempotency_record WHERE id = new.id; END"],
+        Misdeed::TableBeforeRecords => {
+            &["CREATE TEMP TABLE idempotency_record AS SELECT * FROM main.idempotency_record"]
+        }
         Misdeed::KeptByTask | Misdeed::Forgotten | Misdeed::KeptConnection => &[],
     };
     // On one guard, so that the store cannot refuse the next statement between them.
@@ -119,8 +126,8 @@ fn keep(transaction: TransactionGuard<SqliteTransaction>) {
     });
 }
 
-/// S32. Fails when `write_in` does not look for the mark; when the commit hook lets every COMMIT pass; and when
-/// `Run::finish` does not ask whether the transaction is back.
+/// S32. Fails when `write_in` does not look for the mark, or not for the record it has written; when the commit hook lets
+/// every COMMIT pass; and when `Run::finish` does not ask whether the transaction is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_and_the_store_works_on() {
     for misdeed_ in [
@@ -133,6 +140,8 @@ async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_an
         Misdeed::KeptByTask,
         Misdeed::Forgotten,
         Misdeed::KeptConnection,
+        Misdeed::TriggerOnRecords,
+        Misdeed::TableBeforeRecords,
     ] {
         let ledger = Ledger::new().await;
         let router = Router::new()

@@ -2,7 +2,7 @@
 //!
 //! 1. `begin` takes the turn, opens a connection, and leaves a random mark in the record, inside the transaction.
 //! 2. `complete_in` finds the mark or does not commit: a transaction that ended and was replaced by another has no mark.
-//!    The record is written where the mark is, and one COMMIT, the only one that the connection accepts, ends both.
+//!    The record is written where the mark is and looked for in the file, and one COMMIT, the only one that the connection accepts, ends both.
 //! 3. A COMMIT whose answer did not come is decided all the same: the connection holds the file's write lock until then.
 //!    [`confirm`](TransactionalStore::confirm) takes that lock before it reads.
 //!
@@ -134,6 +134,10 @@ impl SqliteStore {
             return Ok(false);
         };
         row::put(&mut held.connection, &lease.record, &record).await.map_err(failure::of_statement)?;
+        // A temporary trigger or table of the handler's may have sent the record elsewhere.
+        if !row::is_settled_by(&mut held.connection, &lease.record, lease.id).await.map_err(failure::of_statement)? {
+            return Ok(false);
+        }
         // Nothing but our own statements has run since the mark was seen, and none of them rolls back in silence.
         Ok(!open.fate.rolled_back.load(Ordering::SeqCst))
     }
