@@ -1,6 +1,7 @@
 //! What may hold records, and whose tables are touched.
 
 use std::error::Error;
+use std::time::Duration;
 
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteJournalMode;
@@ -139,4 +140,14 @@ async fn a_pool_that_asks_for_another_journal_mode_does_not_stop_the_store() {
     let Begin::Begun(transaction) = store.begin(&lease).await.unwrap() else { panic!("fenced") };
     assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
     assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::Recorded(_)));
+}
+
+/// Fails when the setters take a duration as it is: no clock reaches so far.
+#[tokio::test]
+async fn no_bound_is_so_long_that_it_cannot_be_waited_for() {
+    let disk = Disk::new();
+    let store = disk.store().await.queue_timeout(Duration::MAX).max_transaction(Duration::MAX);
+    let lease = claimed(&store).await;
+    let Begin::Begun(transaction) = store.begin(&lease).await.unwrap() else { panic!("fenced") };
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
 }
