@@ -124,7 +124,7 @@ impl Read {
 }
 
 /// One chunk is passed on as it is; several are copied together.
-pub(crate) fn join(mut chunks: VecDeque<Bytes>, bytes: usize) -> Bytes {
+fn join(mut chunks: VecDeque<Bytes>, bytes: usize) -> Bytes {
     if chunks.len() <= 1 {
         return chunks.pop_front().unwrap_or_default();
     }

@@ -66,6 +66,9 @@ impl Config {
         if self.max_attempts == 0 {
             return refuse(ConfigErrorKind::MaxAttempts);
         }
+        if self.record_deadline > MAX_RECORD_DEADLINE {
+            return refuse(ConfigErrorKind::RecordDeadline);
+        }
         if self.methods.is_empty() {
             return refuse(ConfigErrorKind::NoMethods);
         }
@@ -153,6 +156,8 @@ pub enum ConfigErrorKind {
     MaxBuffered,
     /// No attempt is allowed.
     MaxAttempts,
+    /// The record deadline is longer than a day.
+    RecordDeadline,
     /// No method is keyed.
     NoMethods,
     /// The address of the documentation cannot stand in a `Link` header.
@@ -191,6 +196,9 @@ impl fmt::Display for ConfigError {
                 f.write_str("max_buffered must hold at least one request of max_request_body bytes and be countable")
             }
             ConfigErrorKind::MaxAttempts => f.write_str("max_attempts must be at least 1"),
+            ConfigErrorKind::RecordDeadline => {
+                f.write_str("no client waits longer than a day for its answer: choose a shorter record_deadline")
+            }
             ConfigErrorKind::NoMethods => f.write_str("no method is keyed: leave the layer out instead"),
             ConfigErrorKind::Documentation => f.write_str(
                 "the address of the documentation must be a URI of visible ASCII characters without '<', '>' and '\"'",
@@ -203,6 +211,7 @@ impl std::error::Error for ConfigError {}
 
 /// Below this, an ordinary pause of a process loses the lease.
 const MIN_LEASE: Duration = Duration::from_millis(100);
+const MAX_RECORD_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_RETENTION: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// What both kinds of `tokio::sync::Semaphore` acquisition can count.

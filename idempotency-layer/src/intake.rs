@@ -2,12 +2,14 @@
 //!
 //! Reading ends early when the body breaks off, when its length is not the one that `content-length` announced, when
 //! it is larger than the cap, or when the layer holds as many bytes as it may. In each case nothing has been claimed.
+//!
+//! Frames are joined as they come. A client can send a body in frames of one byte or of none, without end, and a frame
+//! takes more room than that.
 
-use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue};
 use http_body::Body;
@@ -15,7 +17,6 @@ use idempotency_shared::Problem;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::body::poll_bytes;
-use crate::collect::join;
 
 /// A body, and the right to hold so many bytes.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(crate) async fn read<B: Body>(
         return Err(too_large());
     }
     let mut body = pin!(body);
-    let mut chunks = VecDeque::new();
+    let mut joined = Joined::default();
     let mut bytes = 0_usize;
     let mut trailers = None;
     let mut buffered: Option<OwnedSemaphorePermit> = None;
@@ -62,12 +63,37 @@ pub(crate) async fn read<B: Body>(
             Some(buffered) => buffered.merge(permit),
             None => buffered = Some(permit),
         }
-        chunks.push_back(data);
+        joined.push(data);
     }
     if announced.is_some_and(|length| length != bytes as u64) {
         return Err(Problem::body_unreadable());
     }
-    Ok(Intake { body: join(chunks, bytes), trailers, buffered })
+    Ok(Intake { body: joined.finish(), trailers, buffered })
+}
+
+/// The frames so far. A single one is passed on as it is; several are copied together.
+#[derive(Default)]
+struct Joined {
+    first: Bytes,
+    copied: BytesMut,
+}
+
+impl Joined {
+    fn push(&mut self, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
+        if self.first.is_empty() && self.copied.is_empty() {
+            self.first = data;
+            return;
+        }
+        self.copied.extend_from_slice(&std::mem::take(&mut self.first));
+        self.copied.extend_from_slice(&data);
+    }
+
+    fn finish(self) -> Bytes {
+        if self.copied.is_empty() { self.first } else { self.copied.freeze() }
+    }
 }
 
 fn announced_length(value: &HeaderValue) -> Option<u64> {
@@ -76,6 +102,8 @@ fn announced_length(value: &HeaderValue) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use http_body_util::{BodyExt, Full, StreamBody};
     use idempotency_shared::ProblemCode;
 
@@ -118,6 +146,29 @@ mod tests {
         assert_eq!(read_chunks(&["abcdef", "g"], None, 9).await, Err(ProblemCode::RequestTooLarge));
         assert_eq!(read_chunks(&["a"], Some(7), 9).await, Err(ProblemCode::RequestTooLarge));
         assert_eq!(read_chunks(&["abc", "def"], None, 5).await, Err(ProblemCode::Overloaded));
+    }
+
+    /// Fails when frames are collected before they are joined, as empty ones could be without end.
+    #[tokio::test]
+    async fn a_body_in_many_frames_takes_no_more_than_its_bytes() {
+        struct Frame {
+            _counted: Arc<()>,
+        }
+        impl AsRef<[u8]> for Frame {
+            fn as_ref(&self) -> &[u8] {
+                b"a"
+            }
+        }
+        let alive = Arc::new(());
+        let counted = Arc::clone(&alive);
+        let frames = (0..1000).map(move |at| {
+            assert!(Arc::strong_count(&counted) < 5, "frame {at}: all before it are still held");
+            let frame = Bytes::from_owner(Frame { _counted: Arc::clone(&counted) });
+            Ok::<_, Infallible>(http_body::Frame::data(if at % 2 == 0 { frame } else { frame.slice(..0) }))
+        });
+        let body = StreamBody::new(futures_util::stream::iter(frames));
+        let intake = read(body, &HeaderMap::new(), 1000, &Arc::new(Semaphore::new(1000))).await.expect("a body");
+        assert_eq!(intake.body, vec![b'a'; 500]);
     }
 
     /// Fails when `trailers` is not set.

@@ -154,7 +154,7 @@ impl<St: Store> IdempotencyLayer<St> {
     }
 
     /// How long a finished run waits for the store to take its record before the client is answered all the same; the
-    /// recording goes on. Default: 5 s.
+    /// recording goes on. Default: 5 s; at most 24 h.
     pub fn record_deadline(self, deadline: Duration) -> Self {
         self.set(|config| config.record_deadline = deadline)
     }

@@ -115,6 +115,8 @@ impl<St: Store> Run<St> {
         match closed {
             Closed::Transaction(open) if !open.is_back() => {
                 tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                // It may be inside the body, and whoever waits for it here would wait for a client that is not served.
+                drop(verdict);
                 open.roll_back(self.operation.lease()).await;
                 self.settle(Verdict::refused(Problem::transaction_lost()), answer).await;
             }

@@ -42,7 +42,7 @@ use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::Run;
 use crate::store::{Claim, ClaimRequest, Lease, LeaseId, Store, StoreError, StoreErrorKind};
-use crate::undo::undo;
+use crate::undo;
 
 /// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ pub(crate) struct Shared<St> {
     pub(crate) config: Config,
     running: Arc<Semaphore>,
     buffered: Arc<Semaphore>,
+    /// Of claims that are being taken back, as many as may run.
+    undoing: Arc<Semaphore>,
     tracker: TaskTracker,
     documentation: Option<HeaderValue>,
     warned_of_anonymous: AtomicBool,
@@ -74,6 +76,7 @@ impl<St> Shared<St> {
         Self {
             running: Arc::new(Semaphore::new(config.max_running)),
             buffered: Arc::new(Semaphore::new(config.max_buffered)),
+            undoing: Arc::new(Semaphore::new(config.max_running)),
             documentation: config.documentation_link(),
             store,
             config,
@@ -218,7 +221,7 @@ where
             match error.kind() {
                 StoreErrorKind::Corrupt | StoreErrorKind::Newer => Problem::record_unreadable(),
                 _ => {
-                    tokio::spawn(undo(shared.store.clone(), request).in_current_span());
+                    undo::spawn(shared.store.clone(), request, &shared.undoing);
                     Problem::store_unavailable()
                 }
             }

@@ -1,11 +1,12 @@
 //! The record is written before the client is answered, and written on when the store is away.
 //!
-//! A write that gets no answer is sent again, under the same lease id, until the store decides or the process ends. The
-//! client waits for that no longer than the record deadline.
+//! A write that gets no answer is sent again, under the same lease id, until the store decides or the process ends;
+//! so is one that a store which is set up wrongly has refused, since somebody may set that right. The client waits for
+//! it no longer than the record deadline.
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::policy::Settlement;
 use crate::store::{Completion, Lease, Store, StoreError, StoreErrorKind, Write};
@@ -34,15 +35,16 @@ impl Step {
 pub(crate) async fn settle(store: &impl Store, lease: &Lease, step: &Step) -> Option<Write> {
     let mut pause = FIRST_PAUSE;
     loop {
-        match write(store, lease, step).await {
-            Ok(write) => return Some(write),
-            Err(error) if error.kind() == StoreErrorKind::Unavailable => {
-                tracing::warn!(error = %error, "a record could not be written; trying again");
-            }
-            Err(error) => {
+        match timeout(SEND_AGAIN_AFTER, write(store, lease, step)).await {
+            Ok(Ok(write)) => return Some(write),
+            Ok(Err(error)) if matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Newer) => {
                 tracing::error!(error = %error, kind = ?error.kind(), "a record cannot be written");
                 return None;
             }
+            Ok(Err(error)) => {
+                tracing::warn!(error = %error, kind = ?error.kind(), "a record could not be written; trying again");
+            }
+            Err(_) => tracing::warn!("the write of a record got no answer; sending it again"),
         }
         sleep(pause).await;
         pause = (pause * 2).min(LAST_PAUSE);
@@ -57,6 +59,9 @@ async fn write(store: &impl Store, lease: &Lease, step: &Step) -> Result<Write, 
         Step::Hold => store.hold(lease).await,
     }
 }
+
+/// Longer than a store that works may take: a store answers once its own bounds have passed.
+const SEND_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);

@@ -36,6 +36,7 @@ fn nonsense_is_refused_when_built_and_the_error_says_why() {
         (layer().max_buffered(1), ConfigErrorKind::MaxBuffered, "max_buffered"),
         (layer().max_buffered(usize::MAX), ConfigErrorKind::MaxBuffered, "max_buffered"),
         (layer().max_attempts(0), ConfigErrorKind::MaxAttempts, "max_attempts"),
+        (layer().record_deadline(Duration::MAX), ConfigErrorKind::RecordDeadline, "record_deadline"),
         (layer().methods([]), ConfigErrorKind::NoMethods, "method"),
         (layer().documentation(""), ConfigErrorKind::Documentation, "documentation"),
         (layer().documentation("https://a/> b"), ConfigErrorKind::Documentation, "documentation"),

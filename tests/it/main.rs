@@ -4,12 +4,14 @@
 mod city;
 mod configuration;
 mod crash;
+mod given_up;
 mod identity;
 mod outage;
 mod payments;
 mod replies;
 mod request;
 mod rows;
+mod silence;
 mod sockets;
 mod stack;
 mod streams;

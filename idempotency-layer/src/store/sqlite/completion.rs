@@ -2,7 +2,7 @@
 //!
 //! 1. `begin` takes the turn, opens a connection, and leaves a random mark in the record, inside the transaction.
 //! 2. `complete_in` finds the mark or does not commit: a transaction that ended and was replaced by another has no mark.
-//!    The record is written where the mark is, and one COMMIT, the only one that the connection accepts, ends both.
+//!    The record is written where the mark is and looked for in the file, and one COMMIT, the only one that the connection accepts, ends both.
 //! 3. A COMMIT whose answer did not come is decided all the same: the connection holds the file's write lock until then.
 //!    [`confirm`](TransactionalStore::confirm) takes that lock before it reads.
 //!
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::open::{Ending, Fate, Held, Open, Seat};
 use super::transaction::SqliteTransaction;
 use super::writer::Lane;
-use super::{SqliteStore, failure, file, row};
+use super::{SqliteStore, failure, file, renewals, row};
 use crate::store::machine::{self, Change, Liveness, Record, State};
 use crate::store::{Begin, Commit, Completion, Lease, LeaseId, StoreError, TransactionalStore, Write};
 
@@ -41,7 +41,8 @@ impl TransactionalStore for SqliteStore {
         row::set_mark(&mut connection, &lease.record, &mark).await.map_err(failure::of_statement)?;
 
         let current = Arc::clone(&self.shared.current);
-        let held = Held { connection, seat: Seat { current: Arc::clone(&current), _turn: turn } };
+        let held =
+            Held { connection, seat: Seat { current: Arc::clone(&current), fate: Arc::clone(&fate), _turn: turn } };
         let open = Arc::new(Open {
             lease: lease.id,
             mark,
@@ -51,6 +52,7 @@ impl TransactionalStore for SqliteStore {
         });
         self.expire(&open);
         drop(current.replace(Some(Arc::clone(&open))));
+        renewals::answer_waiting(self, lease.id);
         Ok(Begin::Begun(SqliteTransaction { open }))
     }
 
@@ -61,6 +63,7 @@ impl TransactionalStore for SqliteStore {
         completion: &Completion,
     ) -> Result<Commit, StoreError> {
         let open = Arc::clone(&transaction.open);
+        open.fall_silent().await;
         let mut held = match open.give_back() {
             Ok(held) => held,
             Err(Ending::Expired) => return Ok(Commit::Aborted),
@@ -131,6 +134,10 @@ impl SqliteStore {
             return Ok(false);
         };
         row::put(&mut held.connection, &lease.record, &record).await.map_err(failure::of_statement)?;
+        // A temporary trigger or table of the handler's may have sent the record elsewhere.
+        if !row::is_settled_by(&mut held.connection, &lease.record, lease.id).await.map_err(failure::of_statement)? {
+            return Ok(false);
+        }
         // Nothing but our own statements has run since the mark was seen, and none of them rolls back in silence.
         Ok(!open.fate.rolled_back.load(Ordering::SeqCst))
     }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteLockingMode, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, SqlSafeStr};
 use tokio::time::Instant;
 
@@ -39,9 +39,9 @@ impl File {
             ));
         }
         use_write_ahead_log(&mut connection).await?;
-        // Later connections find the log in the file. Nor do they create a file: one that was deleted meanwhile would
-        // come back empty, and every key in it be new.
-        let file = Self { options: options.create_if_missing(false) };
+        // Later connections keep to the log, whatever mode the user's options ask for. Nor do they create a file: one
+        // that was deleted meanwhile would come back empty, and every key in it be new.
+        let file = Self { options: options.journal_mode(SqliteJournalMode::Wal).create_if_missing(false) };
         try_to_write(&mut connection).await?;
         Ok((file, connection))
     }

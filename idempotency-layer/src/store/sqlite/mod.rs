@@ -136,16 +136,16 @@ impl SqliteStore {
         self
     }
 
-    /// How long claims and the opening of transactions wait for the writer; 2 s by default.
+    /// How long claims and the opening of transactions wait for the writer; 2 s by default, a day at most.
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
-        self.queue_timeout = timeout;
+        self.queue_timeout = timeout.min(LONGEST);
         self
     }
 
-    /// How long a handler's transaction may stay open before it is rolled back; 5 s by default. Nobody else writes to
-    /// the file meanwhile.
+    /// How long a handler's transaction may stay open before it is rolled back; 5 s by default, a day at most. Nobody
+    /// else writes to the file meanwhile.
     pub fn max_transaction(mut self, duration: Duration) -> Self {
-        self.max_transaction = duration;
+        self.max_transaction = duration.min(LONGEST);
         self
     }
 
@@ -196,6 +196,9 @@ impl fmt::Debug for SqliteStore {
         f.debug_struct("SqliteStore").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
+
+/// Whoever asks for more wants no bound; clocks cannot count to [`Duration::MAX`].
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -49,6 +49,16 @@ impl Open {
         }
     }
 
+    /// Waits for a statement that its handler gave up and that still runs. The transaction can expire meanwhile.
+    pub(super) async fn fall_silent(&self) {
+        if let Ok(mut cell) = self.cell.try_lock()
+            && let Some(held) = cell.as_mut()
+        {
+            // Whether it answers or is gone, nothing runs on it any more.
+            let _silent = held.connection.ping().await;
+        }
+    }
+
     pub(super) fn take_if_idle(&self) -> Option<Held> {
         self.cell.try_lock().ok()?.take()
     }
@@ -71,6 +81,7 @@ impl Held {
     /// Rolls back and waits for it. The seat is left after that.
     pub(super) async fn close(self) {
         let Self { connection, seat } = self;
+        seat.fate.is_over.store(true, Ordering::SeqCst);
         // A connection that does not close in order is gone all the same, and its transaction with it.
         let _closed = connection.close().await;
         drop(seat);
@@ -80,11 +91,14 @@ impl Held {
 /// The place of the one open transaction, cleared when it is left.
 pub(super) struct Seat {
     pub(super) current: Arc<Current>,
+    pub(super) fate: Arc<Fate>,
     pub(super) _turn: Turn,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        // A connection that was dropped with a statement running holds the file's write lock until that ends.
+        self.fate.is_over.store(true, Ordering::SeqCst);
         drop(self.current.replace(None));
     }
 }
@@ -130,6 +144,8 @@ pub(super) struct Fate {
     pub(super) armed: AtomicBool,
     /// Whether there has been a rollback, whoever asked for it.
     pub(super) rolled_back: AtomicBool,
+    /// Whether the connection is being closed, and whatever still runs on it is of no use to anybody.
+    pub(super) is_over: AtomicBool,
 }
 
 impl Fate {
@@ -144,7 +160,7 @@ impl Fate {
     }
 
     fn is_revoked(&self) -> bool {
-        matches!(self.ending.get(), Some(Ending::Expired | Ending::Abandoned))
+        self.is_over.load(Ordering::SeqCst) || matches!(self.ending.get(), Some(Ending::Expired | Ending::Abandoned))
     }
 }
 

@@ -3,6 +3,10 @@
 //! Each renewal puts itself on the list and joins the line for the writer. Whoever is served first writes all that are
 //! on the list in one transaction and answers each. If the one who writes is dropped in the midst of it, the others
 //! find their answer gone and put themselves on the list again.
+//!
+//! The lease of the open transaction is renewed without the writer, for whose turn it would wait until the transaction
+//! has ended. A renewal looks whether its transaction is open once it is on the list, and a transaction that opens looks
+//! through the list, so that neither misses the other.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -13,7 +17,7 @@ use tokio::sync::oneshot;
 use super::writer::{Lane, Turn};
 use super::{SqliteStore, failure, file, row};
 use crate::store::machine::{self, Change};
-use crate::store::{Lease, Renewal, StoreError, StoreErrorKind};
+use crate::store::{Lease, LeaseId, Renewal, StoreError, StoreErrorKind};
 
 #[derive(Default)]
 pub(super) struct Renewals {
@@ -32,6 +36,9 @@ pub(super) async fn renew(store: &SqliteStore, lease: &Lease) -> Result<Renewal,
     loop {
         let (answer, mut answered) = oneshot::channel();
         store.shared.renewals.lock().push(Asked { lease: *lease, since, answer });
+        if store.shared.current.under(lease.id).is_some() {
+            return Ok(extend(store, lease, since));
+        }
         tokio::select! {
             biased;
             answer = &mut answered => match answer {
@@ -45,6 +52,23 @@ pub(super) async fn renew(store: &SqliteStore, lease: &Lease) -> Result<Renewal,
             return answer;
         }
     }
+}
+
+/// Answers the renewals of a lease whose transaction has just been opened.
+pub(super) fn answer_waiting(store: &SqliteStore, lease: LeaseId) {
+    let own: Vec<_> = store.shared.renewals.lock().extract_if(.., |asked| asked.lease.id == lease).collect();
+    for asked in own {
+        let renewed = extend(store, &asked.lease, asked.since);
+        // Whoever has gone meanwhile needs no answer.
+        let _gone = asked.answer.send(Ok(renewed));
+    }
+}
+
+/// Renews a lease without the file, whose write lock its transaction holds.
+fn extend(store: &SqliteStore, lease: &Lease, since: Instant) -> Renewal {
+    let queued = since.elapsed();
+    store.shared.leases.extend(lease.id, store.now(), lease.duration);
+    Renewal::Renewed { queued }
 }
 
 async fn write_all(store: &SqliteStore, turn: Turn, deadline: tokio::time::Instant) {

@@ -101,6 +101,20 @@ pub(super) async fn set_mark(connection: &mut SqliteConnection, id: &RecordId, m
     Ok(())
 }
 
+/// Whether the record that this id has settled is in the file, and not only where the handler's SQL has led the write.
+pub(super) async fn is_settled_by(
+    connection: &mut SqliteConnection,
+    id: &RecordId,
+    lease: LeaseId,
+) -> sqlx::Result<bool> {
+    let row = sqlx::query(SELECT_SETTLED)
+        .bind(&id.as_bytes()[..])
+        .bind(&lease.as_bytes()[..])
+        .fetch_optional(connection)
+        .await?;
+    Ok(row.is_some())
+}
+
 pub(super) async fn remove(connection: &mut SqliteConnection, id: &RecordId) -> sqlx::Result<()> {
     sqlx::query("DELETE FROM idempotency_record WHERE id = ?").bind(&id.as_bytes()[..]).execute(connection).await?;
     Ok(())
@@ -224,6 +238,9 @@ where
 const SELECT: &str = "SELECT format, state, fingerprint, caller, lease, attempt, lapsed, on_unknown, max_lapsed, \
      retention, claimed_at, lease_until, written_at, held_cause, status, headers, body, trailers, reason, mark \
      FROM idempotency_record WHERE id = ?";
+
+const SELECT_SETTLED: &str =
+    "SELECT 1 FROM main.idempotency_record WHERE id = ? AND lease = ? AND state IN (2, 3) AND mark IS NULL";
 
 const SELECT_HELD: &str = "SELECT id, attempt, held_cause, written_at FROM idempotency_record \
      WHERE state = 5 AND format = 1 AND held_cause IN (1, 2) AND length(id) = 32 AND id > ? ORDER BY id LIMIT ?";

@@ -65,9 +65,10 @@ impl SqliteTransaction {
 
 impl Drop for SqliteTransaction {
     fn drop(&mut self) {
-        // Taking it decides; whoever was first has said why.
-        let _first = self.open.fate.ending.set(Ending::GivenBack);
-        self.open.stop_expiry();
+        // Whoever was first takes the connection. An expiry that was first may be about to, and is not to be stopped.
+        if self.open.fate.ending.set(Ending::GivenBack).is_ok() {
+            self.open.stop_expiry();
+        }
         drop(self.open.take_if_idle());
     }
 }

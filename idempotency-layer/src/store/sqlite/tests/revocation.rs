@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::transactions::{INSERT, begun, nothing_happened, open, run};
 use super::{Disk, answer, claimed, cut, request, request_for};
-use crate::store::{Begin, Claim, Commit, Look, Renewal, Store, StoreErrorKind, TransactionalStore};
+use crate::store::{Begin, Claim, Commit, Look, Renewal, SqliteTransaction, Store, StoreErrorKind, TransactionalStore};
 
 /// Fails when dropping the handle does not take the connection out of the cell.
 #[tokio::test]
@@ -101,4 +101,95 @@ async fn renewals_of_other_leases_go_before_begins_that_wait() {
     // `begin` is not polled, so it would keep a turn that it was granted.
     assert!(matches!(renewal.await.unwrap(), Renewal::Renewed { .. }));
     assert!(matches!(begin.await.unwrap(), Begin::Begun(_)));
+}
+
+const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n";
+
+/// Begins a statement that does not end, and gives it up.
+async fn give_up(transaction: &mut SqliteTransaction) {
+    run(transaction, INSERT).await.unwrap();
+    let endless = tokio::time::timeout(Duration::from_millis(20), run(transaction, ENDLESS));
+    assert!(endless.await.is_err());
+}
+
+/// Fails when `Held::close` or the drop of a `Seat` leaves `is_over` unset: the statement then runs for ever, under the
+/// file's write lock.
+#[tokio::test]
+async fn a_statement_that_was_given_up_ends_with_its_transaction() {
+    let (disk, store, lease, mut transaction) = begun().await;
+    give_up(&mut transaction).await;
+    store.rollback(transaction).await;
+    claimed(&store).await;
+
+    let mut transaction = open(&store, &lease).await;
+    give_up(&mut transaction).await;
+    drop(transaction);
+    claimed(&store).await;
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when `complete_in` gives the transaction back before the statement has ended, so that it cannot expire.
+#[tokio::test]
+async fn a_transaction_in_which_a_statement_still_runs_expires() {
+    let (disk, store, lease, transaction) = begun().await;
+    store.rollback(transaction).await;
+    let store = store.max_transaction(Duration::from_millis(200));
+    let mut transaction = open(&store, &lease).await;
+    give_up(&mut transaction).await;
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
+    claimed(&store).await;
+    nothing_happened(&disk, &store, &lease).await;
+}
+
+/// Fails when dropping the transaction stops an expiry that waits for the guard: then nobody takes the connection.
+#[tokio::test]
+async fn a_transaction_that_expires_while_its_guard_is_out_frees_the_writer() {
+    let (disk, store, lease, transaction) = begun().await;
+    store.rollback(transaction).await;
+    let store = store.max_transaction(Duration::from_millis(20));
+    for completes in [true, false] {
+        let mut transaction = open(&store, &lease).await;
+        let guard = transaction.connection().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        drop(guard);
+        if completes {
+            assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Aborted);
+        } else {
+            drop(transaction);
+        }
+        claimed(&store).await;
+    }
+    nothing_happened(&disk, &store.max_transaction(Duration::from_secs(5)), &lease).await;
+}
+
+/// Fails when `begin` does not answer the renewals of its own lease that wait in line, or when a renewal does not look
+/// again once it is on the list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_waits_while_its_transaction_opens_does_not_wait_for_its_end() {
+    let disk = Disk::new();
+    let store = disk.store().await;
+    let lease = claimed(&store).await;
+    let mut other = disk.connection().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let opening = tokio::spawn({
+        let store = store.clone();
+        async move { open(&store, &lease).await }
+    });
+    // The turn is taken by then, or the renewal goes first, which is no harm.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let renewal = tokio::spawn({
+        let store = store.clone();
+        async move { store.renew(&lease).await }
+    });
+    while store.shared.writer.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    let transaction = opening.await.unwrap();
+    let renewed = tokio::time::timeout(Duration::from_secs(1), renewal).await;
+    let Renewal::Renewed { queued } = renewed.expect("it waits for its own transaction").unwrap().unwrap() else {
+        panic!("fenced")
+    };
+    assert!(queued < Duration::from_secs(1));
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
 }

@@ -1,12 +1,14 @@
 //! What may hold records, and whose tables are touched.
 
 use std::error::Error;
+use std::time::Duration;
 
 use sqlx::SqlitePool;
+use sqlx::sqlite::SqliteJournalMode;
 
 use super::{Disk, answer, claimed, request, request_for};
 use crate::SqliteStore;
-use crate::store::{Claim, Store, StoreError, StoreErrorKind, Write};
+use crate::store::{Begin, Claim, Commit, Store, StoreError, StoreErrorKind, TransactionalStore, Write};
 
 fn reason(error: &StoreError) -> String {
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
@@ -125,4 +127,27 @@ async fn a_row_that_cannot_be_read_is_left_alone_by_every_verb() {
         // The store works on.
         claimed(&store).await;
     }
+}
+
+/// Fails when the store's later connections ask for the journal mode of the pool's options.
+#[tokio::test]
+async fn a_pool_that_asks_for_another_journal_mode_does_not_stop_the_store() {
+    let disk = Disk::new();
+    let pool = SqlitePool::connect_with(disk.options().journal_mode(SqliteJournalMode::Delete)).await.unwrap();
+    let store = SqliteStore::new(pool).await.unwrap();
+    store.migrate().await.unwrap();
+    let lease = claimed(&store).await;
+    let Begin::Begun(transaction) = store.begin(&lease).await.unwrap() else { panic!("fenced") };
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
+    assert!(matches!(store.claim(&request_for(lease.record)).await.unwrap(), Claim::Recorded(_)));
+}
+
+/// Fails when the setters take a duration as it is: no clock reaches so far.
+#[tokio::test]
+async fn no_bound_is_so_long_that_it_cannot_be_waited_for() {
+    let disk = Disk::new();
+    let store = disk.store().await.queue_timeout(Duration::MAX).max_transaction(Duration::MAX);
+    let lease = claimed(&store).await;
+    let Begin::Begun(transaction) = store.begin(&lease).await.unwrap() else { panic!("fenced") };
+    assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
 }
