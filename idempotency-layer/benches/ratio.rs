@@ -23,7 +23,7 @@ use http_body_util::{BodyExt, Full};
 use idempotency_layer::{Idempotency, IdempotencyLayer, MemoryStore, RequestBody, ResponseBody};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
-use tower::util::service_fn;
+use tower::util::{ServiceFn, service_fn};
 use tower::{Layer, Service, ServiceExt};
 
 fn main() {
@@ -156,17 +156,13 @@ async fn handle<B>(_: Request<B>) -> Response<Full<Bytes>> {
     response
 }
 
-type Handler<F> = tower::util::ServiceFn<F>;
+type Handler = fn(Request<RequestBody<Full<Bytes>>>) -> HandlerFuture;
+type HandlerFuture = std::pin::Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send>>;
 
-fn layered() -> Idempotency<
-    Handler<impl FnMut(Request<RequestBody<Full<Bytes>>>) -> HandlerFuture + Clone + Send + 'static>,
-    MemoryStore,
-> {
-    let handler = |request| -> HandlerFuture { Box::pin(async move { Ok(handle(request).await) }) };
+fn layered() -> Idempotency<ServiceFn<Handler>, MemoryStore> {
+    let handler: Handler = |request| Box::pin(async move { Ok(handle(request).await) });
     IdempotencyLayer::new(MemoryStore::new()).anonymous(true).layer(service_fn(handler))
 }
-
-type HandlerFuture = std::pin::Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send>>;
 
 async fn call<S>(service: &mut S, key: HeaderValue) -> Response<ResponseBody<Full<Bytes>>>
 where
