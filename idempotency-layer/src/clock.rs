@@ -37,6 +37,7 @@ impl Clock {
     }
 
     /// The time since the Unix epoch, which may jump either way.
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "only what other processes read is on it"))]
     pub(crate) fn wall(&self) -> Duration {
         match &self.0 {
             Source::System { .. } => since_epoch(),
