@@ -177,7 +177,7 @@ pub async fn look_tells_each_state<H: Harness>(harness: &H) {
             End::Bury => Seen::Unavailable(TOMBSTONE),
             End::Release => Seen::Free,
             End::Forget => Seen::Absent,
-            End::Hold => Seen::Held,
+            End::Hold => Seen::Held(lease.id),
         };
         for _ in 0..2 {
             assert_eq!(key.seen().await, expected, "after {end:?}");

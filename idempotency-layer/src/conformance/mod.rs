@@ -190,6 +190,7 @@ list! { $
         a_late_claim_loses_nothing,
         a_late_claim_does_not_rerun_what_it_freed,
         a_late_decision_changes_nothing,
+        a_late_decision_does_not_decide_a_later_hold,
     }
     mismatch {
         another_request_is_refused_in_every_state,
@@ -213,6 +214,7 @@ list! { $
         the_list_of_held_records_ends,
         the_first_page_begins_at_the_smallest_id,
         the_list_tells_cause_attempt_and_age,
+        looking_finds_a_hold_as_the_list_does,
         a_held_key_is_settled,
         a_held_key_is_freed,
         a_held_key_is_forgotten,

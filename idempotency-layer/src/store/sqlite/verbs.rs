@@ -12,8 +12,8 @@ use super::writer::Lane;
 use super::{SqliteStore, failure, file, renewals, row};
 use crate::store::machine::{self, Change, Liveness, Millis, Record};
 use crate::store::{
-    Acquired, Claim, ClaimRequest, Completion, HeldPage, Lease, LeaseId, Look, Page, RecordId, Renewal, Resolution,
-    Store, StoreError, StoreId, Watch, Write,
+    Acquired, Claim, ClaimRequest, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId, Renewal,
+    Resolution, Store, StoreError, StoreId, Watch, Write,
 };
 
 impl Store for SqliteStore {
@@ -79,13 +79,14 @@ impl Store for SqliteStore {
         Ok(HeldPage::cut(held, page))
     }
 
-    async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        let decide = |found: Option<&Record>, now: Moment, _| machine::resolve(found, by, resolution, now.wall);
-        Ok(self.step(record, self.settle_deadline(), decide).await?.answer)
+    async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        let decide =
+            |found: Option<&Record>, now: Moment, _| machine::resolve(found, held.hold, by, resolution, now.wall);
+        Ok(self.step(&held.record, self.settle_deadline(), decide).await?.answer)
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
-        self.read(record, |found, now, live| machine::look(found, now.wall, live)).await
+        self.read(record, |found, now, live| machine::look(record, found, now.wall, live)).await
     }
 
     async fn watch(&self, record: &RecordId) -> Result<Watch, StoreError> {

@@ -86,6 +86,7 @@ mutants! {
     a_late_claim_loses_nothing: PastHoldersClaim,
     a_late_claim_does_not_rerun_what_it_freed: FreeLetsItsWriterClaim,
     a_late_decision_changes_nothing: DecisionsApplyAgain,
+    a_late_decision_does_not_decide_a_later_hold: DecisionsCountForAnyHold,
 
     another_request_is_refused_in_every_state: FreeForgetsTheRequest,
     another_caller_is_told_in_every_state: CallerIsNotCompared,
@@ -106,6 +107,7 @@ mutants! {
     the_list_of_held_records_ends: FullPagesLeadOn,
     the_first_page_begins_at_the_smallest_id: FirstPageSkipsTheSmallestId,
     the_list_tells_cause_attempt_and_age: HeldHasOneCause,
+    looking_finds_a_hold_as_the_list_does: LooksTellOneCause,
     a_held_key_is_settled: SettleDropsTheBody,
     a_held_key_is_freed: OperatorsFreeForgets,
     a_held_key_is_forgotten: OperatorsForgetFrees,
