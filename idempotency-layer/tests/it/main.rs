@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test an `unwrap` is an assertion")]
 
+mod caught;
 mod memory;
 mod model;
 mod mutants;

@@ -11,6 +11,7 @@ mod store;
 use idempotency_layer::conformance::properties;
 
 pub(crate) use self::harness::MutantHarness;
+use crate::caught::mutants;
 
 mod whole {
     use super::MutantHarness;
@@ -18,30 +19,9 @@ mod whole {
     idempotency_layer::conformance_tests!(MutantHarness::whole());
 }
 
-/// Names for each property the one mutation that it has to catch, and makes a test of it.
-macro_rules! mutants {
-    ($( $property:ident: $mutation:ident, )+) => {
-        /// One way in which a store can be wrong.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Mutation {
-            $( $mutation, )+
-        }
-
-        const MUTANTS: &[(&str, Mutation)] = &[$( (stringify!($property), Mutation::$mutation), )+];
-
-        mod caught {
-            $(
-                // The clock of `tokio` stands still, so that what waits for a push that never comes waits no real time.
-                #[tokio::test(start_paused = true)]
-                async fn $property() {
-                    super::is_caught(stringify!($property), super::Mutation::$mutation).await;
-                }
-            )+
-        }
-    };
-}
-
 mutants! {
+    of properties on MutantHarness:
+
     one_of_many_overlapping_claimers_holds: ClaimChecksThenActs,
     of_two_overlapping_requests_one_is_refused: NewRunsAreNotCompared,
     overlapping_runs_take_turns: ReleaseIsRepeatedUnfenced,
@@ -149,23 +129,4 @@ mutants! {
     clones_have_one_identity: IdentityIsMadeUp,
     another_store_has_another_identity: OneIdentityForAll,
     handles_reach_the_same_records: HandlesRemember,
-}
-
-#[test]
-fn every_property_has_its_mutant() {
-    let listed: Vec<_> = properties::<MutantHarness>().iter().map(|property| property.name()).collect();
-    for name in &listed {
-        assert_eq!(MUTANTS.iter().filter(|(property, _)| property == name).count(), 1, "mutants of `{name}`");
-    }
-    assert_eq!(MUTANTS.len(), listed.len(), "a mutant is of a property that is not on the list");
-}
-
-async fn is_caught(name: &str, mutation: Mutation) {
-    let property = properties::<MutantHarness>()
-        .into_iter()
-        .find(|property| property.name() == name)
-        .unwrap_or_else(|| panic!("`{name}` is not on the list"));
-    let trial = tokio::spawn(async move { property.check(&MutantHarness::broken(mutation)).await });
-    let caught = trial.await.is_err_and(|error| error.is_panic());
-    assert!(caught, "`{name}` holds although {mutation:?}");
 }
