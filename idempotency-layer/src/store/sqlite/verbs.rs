@@ -49,9 +49,13 @@ impl Store for SqliteStore {
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, StoreError> {
-        if self.shared.current.under(lease.id).is_some() {
-            self.shared.leases.extend(lease.id, self.now(), lease.duration);
-            return Ok(Renewal::Renewed { queued: Duration::ZERO });
+        if let Some(open) = self.shared.current.under(lease.id) {
+            *open.renewal() = Some(*lease);
+            // Open still, it finds the renewal when it ends. Otherwise it may have looked already.
+            if self.shared.current.under(lease.id).is_some() {
+                self.shared.leases.extend(lease.id, self.now(), lease.duration);
+                return Ok(Renewal::Renewed { queued: Duration::ZERO });
+            }
         }
         renewals::renew(self, lease).await
     }
