@@ -3,7 +3,7 @@
 //! Each property is an `async fn` over a [`Harness`] that panics with what it saw when the store breaks the property.
 //! It works on fresh random records, so that all of them can run at once on one server, beside whatever else is
 //! stored there. [`conformance_tests!`](crate::conformance_tests) makes one test of each; [`properties`] lists them
-//! by name; [`run`] checks them one after the other.
+//! by name; [`run`] checks them one after the other. A store with transactions runs a second list, [`transactional`].
 //!
 //! What the list does not show: that the store is durable, survives a fail-over, or keeps its promises when it is cut
 //! off from its server. It shows that the store decides rightly when it can decide.
@@ -47,6 +47,7 @@ pub mod retention;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stage;
+pub mod transactional;
 pub mod waiting;
 
 pub use self::harness::{Erased, Harness};

@@ -8,3 +8,4 @@ mod model;
 mod mutants;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transactional;
