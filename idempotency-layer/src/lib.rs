@@ -61,7 +61,8 @@
 //! - `axum`: [`Operation`] as an extractor, [`TransactionError`] as a response, and the full path of nested routers in
 //!   the fingerprint.
 //! - `sqlite`: the `SqliteStore`, durable on one machine, with the handler's transaction.
-//! - `conformance`: the list of properties that every store keeps, to run on a store of your own.
+//! - `conformance`: the lists of properties that every store and every transactional store keeps, to run on a store of
+//!   your own.
 
 mod admission;
 mod adopted;

@@ -143,7 +143,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// [`begin`](Self::begin) leaves a mark inside the transaction, and [`complete_in`](Self::complete_in) looks for it: a
 /// transaction that the database rolled back by itself, or that the handler's SQL ended, leaves no record without its
 /// effect. Implementations see to it that the handler's SQL cannot commit on its own, so that there is no effect
-/// without its record either.
+/// without its record either. [`conformance::transactional`](crate::conformance::transactional) checks that on any such
+/// store.
 pub trait TransactionalStore: Store {
     /// What the handler gets. Dropping it rolls back.
     type Transaction: Send + 'static;
