@@ -64,7 +64,8 @@
 //!   the fingerprint.
 //! - `multipart`: forms fingerprinted by their parts.
 //! - `sqlite`: the `SqliteStore`, durable on one machine, with the handler's transaction.
-//! - `conformance`: the list of properties that every store keeps, to run on a store of your own.
+//! - `conformance`: the lists of properties that every store and every transactional store keeps, to run on a store of
+//!   your own.
 
 mod admission;
 mod adopted;

@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use idempotency_layer::store::{
-    Begin, Claim, ClaimRequest, Commit, Completion, HeldPage, Lease, LeaseId, Look, Page, RecordId, Renewal,
-    Resolution, StoreId, Watch, Write,
+    Begin, Claim, ClaimRequest, Commit, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId,
+    Renewal, Resolution, StoreId, Watch, Write,
 };
 use idempotency_layer::{Store, StoreError, TransactionalStore};
 
@@ -124,8 +124,8 @@ impl<S: Store> Store for Hooked<S> {
         self.inner.held(page).await
     }
 
-    async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        self.inner.resolve(record, by, resolution).await
+    async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        self.inner.resolve(held, by, resolution).await
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {

@@ -177,7 +177,7 @@ pub async fn look_tells_each_state<H: Harness>(harness: &H) {
             End::Bury => Seen::Unavailable(TOMBSTONE),
             End::Release => Seen::Free,
             End::Forget => Seen::Absent,
-            End::Hold => Seen::Held,
+            End::Hold => Seen::Held(lease.id),
         };
         for _ in 0..2 {
             assert_eq!(key.seen().await, expected, "after {end:?}");
@@ -185,7 +185,7 @@ pub async fn look_tells_each_state<H: Harness>(harness: &H) {
     }
 }
 
-/// Looking tells a run whose lease is live from one that the next claim would take over.
+/// Looking tells a run whose lease is live from one whose lease has lapsed.
 ///
 /// Fails on a store that takes every run for a live one.
 pub async fn look_tells_whether_a_run_has_lapsed<H: Harness>(harness: &H) {

@@ -77,8 +77,9 @@ async fn each_verb_tells<S: Store>(kind: StoreErrorKind, key: &Key<S>, lease: &L
     tells(kind, "release", key.store.release(lease).await);
     tells(kind, "forget", key.store.forget(lease).await);
     tells(kind, "hold", key.store.hold(lease).await);
+    let held = key.as_held_by(lease.id);
     for resolution in resolutions() {
-        tells(kind, "resolve", key.store.resolve(&key.record, LeaseId::random(), &resolution).await);
+        tells(kind, "resolve", key.store.resolve(&held, LeaseId::random(), &resolution).await);
     }
 }
 

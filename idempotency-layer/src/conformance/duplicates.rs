@@ -128,11 +128,11 @@ pub async fn a_decision_sent_again_is_done<H: Harness>(harness: &H) {
     for resolution in resolutions() {
         let key = any.fresh();
         key.end_held(End::Hold, &key.acquire().await).await;
-        let by = LeaseId::random();
-        assert_eq!(key.resolve(by, &resolution).await, Write::Done, "{resolution:?} of a held key");
+        let (held, by) = (key.hold().await, LeaseId::random());
+        assert_eq!(key.resolve(&held, by, &resolution).await, Write::Done, "{resolution:?} of a held key");
         let before = key.seen().await;
         for _ in 0..3 {
-            assert_eq!(key.resolve(by, &resolution).await, Write::Done, "{resolution:?} sent again");
+            assert_eq!(key.resolve(&held, by, &resolution).await, Write::Done, "{resolution:?} sent again");
             assert_eq!(key.seen().await, before, "the record after {resolution:?} sent again");
         }
     }
@@ -204,8 +204,8 @@ pub async fn a_late_decision_changes_nothing<H: Harness>(harness: &H) {
         for then in [None, Some(End::Complete), Some(End::Bury), Some(End::Release), Some(End::Forget)] {
             let key = any.fresh();
             key.end_held(End::Hold, &key.acquire().await).await;
-            let by = LeaseId::random();
-            assert_eq!(key.resolve(by, &resolution).await, Write::Done, "{resolution:?} of a held key");
+            let (held, by) = (key.hold().await, LeaseId::random());
+            assert_eq!(key.resolve(&held, by, &resolution).await, Write::Done, "{resolution:?} of a held key");
             if !matches!(resolution, Resolution::Settle(_)) {
                 let lease = key.acquire().await;
                 if let Some(end) = then {
@@ -213,9 +213,40 @@ pub async fn a_late_decision_changes_nothing<H: Harness>(harness: &H) {
                 }
             }
             let before = key.seen().await;
-            let answer = key.resolve(by, &resolution).await;
+            let answer = key.resolve(&held, by, &resolution).await;
             assert_eq!(key.seen().await, before, "after {then:?} a late {resolution:?} got {answer:?}");
             follows(&before, &key).await;
+        }
+    }
+}
+
+/// A decision that arrives when the key is held again does not decide that hold, whether it has counted before or not,
+/// and whether a holder or a lapse held the key since.
+///
+/// Fails on a store that decides whatever hold it finds.
+pub async fn a_late_decision_does_not_decide_a_later_hold<H: Harness>(harness: &H) {
+    for lapses in [false, true] {
+        for ended_by in [Resolution::Free, Resolution::Forget] {
+            for late in resolutions() {
+                let key = Key::lapsing(harness).await.unknown(UnknownOutcome::Hold);
+                key.end_held(End::Hold, &key.acquire().await).await;
+                let (held, by) = (key.hold().await, LeaseId::random());
+                let counted = late == ended_by;
+                let first = if counted { by } else { LeaseId::random() };
+                assert_eq!(key.resolve(&held, first, &ended_by).await, Write::Done, "{ended_by:?} of the first hold");
+                let lease = key.acquire().await;
+                if lapses {
+                    lapse(harness).await;
+                    assert_is!(key.claim().await, Claim::Held, "a claim on a run that lapsed under Hold");
+                } else {
+                    key.end_held(End::Hold, &lease).await;
+                }
+                let before = key.seen().await;
+                let answer = key.resolve(&held, by, &late).await;
+                let when = format!("after {ended_by:?} and another hold, lapsed: {lapses}, a late {late:?}");
+                assert_eq!(key.seen().await, before, "{when} got {answer:?}");
+                assert_eq!(answer, Write::Fenced, "{when}");
+            }
         }
     }
 }
@@ -231,7 +262,7 @@ async fn follows<S: Store>(state: &Seen, key: &Key<S>) {
     let as_promised = match (state, &claim) {
         (Seen::Absent | Seen::Free, Claim::Acquired(_))
         | (Seen::Running(_), Claim::InFlight { .. })
-        | (Seen::Held, Claim::Held) => true,
+        | (Seen::Held(_), Claim::Held) => true,
         (Seen::Recorded(before), Claim::Recorded(after)) => before == after,
         (Seen::Unavailable(before), Claim::Unavailable(after)) => before == after,
         _ => false,

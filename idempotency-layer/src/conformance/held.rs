@@ -117,13 +117,34 @@ pub async fn the_list_tells_cause_attempt_and_age<H: Harness>(harness: &H) {
     assert!(short.age < harness.lease() / 2, "held just now: {:?}", short.age);
 }
 
+/// Who looks at a held key by its id is told what the list tells, and decides with it.
+///
+/// Fails on a store that keeps the cause for the list.
+pub async fn looking_finds_a_hold_as_the_list_does<H: Harness>(harness: &H) {
+    let by_hand = Key::lapsing(harness).await;
+    let holder = by_hand.acquire_as(1).await;
+    by_hand.end_held(End::Hold, &holder).await;
+    let by_lapse = Key::lapsing(harness).await.unknown(UnknownOutcome::Hold);
+    by_lapse.acquire_as(1).await;
+    lapse(harness).await;
+    assert_is!(by_lapse.claim().await, Claim::Held, "a claim on a run that lapsed under Hold");
+    assert_eq!(by_hand.hold().await.hold, holder.id, "the id that wrote the hold");
+    for key in [by_hand, by_lapse] {
+        let (listed, found) = (listed(&key).await, key.hold().await);
+        assert!(found.age >= listed.age, "held for {:?} and then for {:?}", listed.age, found.age);
+        assert_eq!(found, HeldRecord { age: found.age, ..listed }, "found, and listed");
+        assert_eq!(key.resolve(&found, LeaseId::random(), &Resolution::Free).await, Write::Done);
+        key.acquire_as(2).await;
+    }
+}
+
 /// A settled key answers with the operator's response and is no longer listed.
 ///
 /// Fails on a store that drops the response.
 pub async fn a_held_key_is_settled<H: Harness>(harness: &H) {
     let [settle, ..] = resolutions();
     let key = held(&Key::lasting(harness).await).await;
-    assert_eq!(key.resolve(LeaseId::random(), &settle).await, Write::Done);
+    assert_eq!(key.decide(&settle).await, Write::Done);
     let Resolution::Settle(response) = settle else { unreachable!("the first resolution settles") };
     assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded == response, "a claim on a settled key");
     assert!(is_not_listed(&key).await, "a settled key is still listed as held");
@@ -134,7 +155,7 @@ pub async fn a_held_key_is_settled<H: Harness>(harness: &H) {
 /// Fails on a store that forgets what it frees.
 pub async fn a_held_key_is_freed<H: Harness>(harness: &H) {
     let key = held(&Key::lasting(harness).await).await;
-    assert_eq!(key.resolve(LeaseId::random(), &Resolution::Free).await, Write::Done);
+    assert_eq!(key.decide(&Resolution::Free).await, Write::Done);
     assert!(is_not_listed(&key).await, "a freed key is still listed as held");
     assert_is!(key.other_request().claim().await, Claim::Reused, "another request on a freed key");
     key.acquire_as(2).await;
@@ -145,7 +166,7 @@ pub async fn a_held_key_is_freed<H: Harness>(harness: &H) {
 /// Fails on a store that frees what it should forget.
 pub async fn a_held_key_is_forgotten<H: Harness>(harness: &H) {
     let key = held(&Key::lasting(harness).await).await;
-    assert_eq!(key.resolve(LeaseId::random(), &Resolution::Forget).await, Write::Done);
+    assert_eq!(key.decide(&Resolution::Forget).await, Write::Done);
     assert!(is_not_listed(&key).await, "a forgotten key is still listed as held");
     key.other_request().acquire_as(1).await;
 }
@@ -162,15 +183,18 @@ pub async fn only_a_held_key_is_resolved<H: Harness>(harness: &H) {
             key.end_held(end, &lease).await;
         }
         let before = key.seen().await;
+        let not_held = key.as_held_by(lease.id);
         for resolution in resolutions() {
-            let answer = key.resolve(LeaseId::random(), &resolution).await;
+            let answer = key.resolve(&not_held, LeaseId::random(), &resolution).await;
             assert_eq!(answer, Write::Fenced, "{resolution:?} after {end:?}");
             assert_eq!(key.seen().await, before, "the record after {end:?} and {resolution:?}");
         }
     }
     let key = any.fresh();
+    let absent = key.as_held_by(LeaseId::random());
     for resolution in resolutions().into_iter().filter(|resolution| *resolution != Resolution::Forget) {
-        assert_eq!(key.resolve(LeaseId::random(), &resolution).await, Write::Fenced, "{resolution:?} of nothing");
+        let answer = key.resolve(&absent, LeaseId::random(), &resolution).await;
+        assert_eq!(answer, Write::Fenced, "{resolution:?} of nothing");
     }
 }
 
@@ -182,11 +206,12 @@ pub async fn a_second_decision_is_fenced<H: Harness>(harness: &H) {
     for first in resolutions() {
         for second in resolutions() {
             let key = held(&any).await;
-            assert_eq!(key.resolve(LeaseId::random(), &first).await, Write::Done);
+            let hold = key.hold().await;
+            assert_eq!(key.resolve(&hold, LeaseId::random(), &first).await, Write::Done);
             let before = key.seen().await;
             let nothing_left = first == Resolution::Forget && second == Resolution::Forget;
             let expected = if nothing_left { Write::Done } else { Write::Fenced };
-            let answer = key.resolve(LeaseId::random(), &second).await;
+            let answer = key.resolve(&hold, LeaseId::random(), &second).await;
             assert_eq!(answer, expected, "{second:?} by another operator after {first:?}");
             assert_eq!(key.seen().await, before, "the record after {first:?} and another's {second:?}");
         }
@@ -202,9 +227,11 @@ pub async fn one_of_two_overlapping_decisions_counts<H: Harness>(harness: &H) {
     let another = harness.open().await;
     for _ in 0..16 {
         let key = held(&any).await;
+        let hold = key.hold().await;
         let other = key.through(another.clone());
         let decisions = [(key.clone(), settle.clone()), (other, free.clone())];
-        let calls = decisions.map(|(key, resolution)| async move { key.resolve(LeaseId::random(), &resolution).await });
+        let calls =
+            decisions.map(|(key, resolution)| async move { key.resolve(&hold, LeaseId::random(), &resolution).await });
         let answers = overlap(calls.into()).await;
         let done = answers.iter().filter(|answer| **answer == Write::Done).count();
         assert_eq!(done, 1, "two overlapping decisions got {answers:?}");

@@ -10,8 +10,9 @@ use http::StatusCode;
 use super::Harness;
 use crate::Store;
 use crate::store::{
-    CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, LapsePolicy, Lease, LeaseId, Look, RecordId,
-    Renewal, Resolution, StoreError, StoredResponse, Tombstone, TombstoneReason, UnknownOutcome, Write,
+    CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy, Lease,
+    LeaseId, Look, RecordId, Renewal, Resolution, StoreError, StoredResponse, Tombstone, TombstoneReason,
+    UnknownOutcome, Write,
 };
 
 /// A key of its own in a store.
@@ -151,8 +152,26 @@ impl<S: Store> Key<S> {
         answered("complete", self.store.complete(lease, &completion).await)
     }
 
-    pub(super) async fn resolve(&self, by: LeaseId, resolution: &Resolution) -> Write {
-        answered("resolve", self.store.resolve(&self.record, by, resolution).await)
+    /// The hold that is there, as an operator finds it who was told the record's id.
+    pub(super) async fn hold(&self) -> HeldRecord {
+        match self.look().await {
+            Look::Held(held) => held,
+            other => panic!("a held key is not seen as held, but {other:?}"),
+        }
+    }
+
+    /// What an operator decides about who takes the key for one that this id has held.
+    pub(super) fn as_held_by(&self, hold: LeaseId) -> HeldRecord {
+        HeldRecord { record: self.record, hold, attempt: 1, cause: HeldCause::Unknown, age: Duration::ZERO }
+    }
+
+    /// Decides the hold that is there.
+    pub(super) async fn decide(&self, resolution: &Resolution) -> Write {
+        self.resolve(&self.hold().await, LeaseId::random(), resolution).await
+    }
+
+    pub(super) async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Write {
+        answered("resolve", self.store.resolve(held, by, resolution).await)
     }
 
     pub(super) async fn look(&self) -> Look {
@@ -167,7 +186,7 @@ impl<S: Store> Key<S> {
             Look::Recorded(response) => Seen::Recorded(response),
             Look::Unavailable(tombstone) => Seen::Unavailable(tombstone),
             Look::Free => Seen::Free,
-            Look::Held => Seen::Held,
+            Look::Held(held) => Seen::Held(held.hold),
         }
     }
 }
@@ -196,7 +215,8 @@ pub(super) enum Seen {
     Recorded(Arc<StoredResponse>),
     Unavailable(Tombstone),
     Free,
-    Held,
+    /// By this id.
+    Held(LeaseId),
 }
 
 /// A duration that no property reaches.

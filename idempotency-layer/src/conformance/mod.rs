@@ -3,7 +3,7 @@
 //! Each property is an `async fn` over a [`Harness`] that panics with what it saw when the store breaks the property.
 //! It works on fresh random records, so that all of them can run at once on one server, beside whatever else is
 //! stored there. [`conformance_tests!`](crate::conformance_tests) makes one test of each; [`properties`] lists them
-//! by name; [`run`] checks them one after the other.
+//! by name; [`run`] checks them one after the other. A store with transactions runs a second list, [`transactional`].
 //!
 //! What the list does not show: that the store is durable, survives a fail-over, or keeps its promises when it is cut
 //! off from its server. It shows that the store decides rightly when it can decide.
@@ -36,6 +36,8 @@ pub mod held;
 pub mod identity;
 mod key;
 pub mod leases;
+#[macro_use]
+mod list;
 mod memory;
 pub mod mismatch;
 mod overlap;
@@ -45,50 +47,14 @@ pub mod retention;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stage;
+pub mod transactional;
 pub mod waiting;
 
-use std::fmt;
-use std::future::Future;
-use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
-
-use futures_util::FutureExt;
-
 pub use self::harness::{Erased, Harness};
+pub use self::list::Property;
 pub use self::memory::MemoryHarness;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteHarness;
-
-/// One property of stores, by name.
-pub struct Property<H> {
-    name: &'static str,
-    check: Check<H>,
-}
-
-type Check<H> = for<'a> fn(&'a H) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
-
-impl<H: Harness> Property<H> {
-    /// The name, which says what holds.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Checks the property.
-    ///
-    /// # Panics
-    ///
-    /// When the store does not keep it.
-    pub async fn check(&self, harness: &H) {
-        (self.check)(harness).await;
-    }
-}
-
-impl<H> fmt::Debug for Property<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Property").field(&self.name).finish()
-    }
-}
 
 /// Checks every property, each of them even when one before it failed.
 ///
@@ -96,52 +62,27 @@ impl<H> fmt::Debug for Property<H> {
 ///
 /// When the store does not keep all of them; the message names those that it does not keep.
 pub async fn run<H: Harness>(harness: &H) {
-    let mut broken = Vec::new();
-    for property in properties::<H>() {
-        if AssertUnwindSafe(property.check(harness)).catch_unwind().await.is_err() {
-            broken.push(property.name());
-        }
-    }
-    assert!(broken.is_empty(), "the store does not keep: {}", broken.join(", "));
-}
-
-/// Makes the list twice over: as [`properties`] and as [`conformance_tests!`].
-macro_rules! list {
-    ($dollar:tt $( $module:ident { $( $property:ident, )+ } )+) => {
-        /// The whole list, in the order in which a store is best built.
-        #[must_use]
-        pub fn properties<H: Harness>() -> Vec<Property<H>> {
-            vec![$( $( Property {
-                name: stringify!($property),
-                check: |harness| Box::pin($module::$property(harness)),
-            }, )+ )+]
-        }
-
-        /// Makes one test of each property of the [conformance list](crate::conformance).
-        ///
-        /// It takes an expression for the [`Harness`](crate::conformance::Harness), which is evaluated in each test
-        /// and may contain `.await`. The tests are `tokio`'s; the features `macros` and `rt-multi-thread` are needed.
-        ///
-        /// ```
-        /// mod memory {
-        ///     use idempotency_layer::conformance::MemoryHarness;
-        ///
-        ///     idempotency_layer::conformance_tests!(MemoryHarness::new());
-        /// }
-        /// ```
-        #[macro_export]
-        macro_rules! conformance_tests {
-            ($dollar harness:expr) => { $( $(
-                #[::tokio::test(flavor = "multi_thread", worker_threads = 4)]
-                async fn $property() {
-                    $crate::conformance::$module::$property(&$dollar harness).await;
-                }
-            )+ )+ };
-        }
-    };
+    list::check_all(properties::<H>(), harness).await;
 }
 
 list! { $
+    /// The whole list, in the order in which a store is best built.
+    fn properties<Harness>;
+
+    /// Makes one test of each property of the [conformance list](crate::conformance).
+    ///
+    /// It takes an expression for the [`Harness`](crate::conformance::Harness), which is evaluated in each test and may
+    /// contain `.await`. The tests are `tokio`'s; the features `macros` and `rt-multi-thread` are needed.
+    ///
+    /// ```
+    /// mod memory {
+    ///     use idempotency_layer::conformance::MemoryHarness;
+    ///
+    ///     idempotency_layer::conformance_tests!(MemoryHarness::new());
+    /// }
+    /// ```
+    macro conformance_tests in conformance;
+
     claims {
         one_of_many_overlapping_claimers_holds,
         of_two_overlapping_requests_one_is_refused,
@@ -190,6 +131,7 @@ list! { $
         a_late_claim_loses_nothing,
         a_late_claim_does_not_rerun_what_it_freed,
         a_late_decision_changes_nothing,
+        a_late_decision_does_not_decide_a_later_hold,
     }
     mismatch {
         another_request_is_refused_in_every_state,
@@ -213,6 +155,7 @@ list! { $
         the_list_of_held_records_ends,
         the_first_page_begins_at_the_smallest_id,
         the_list_tells_cause_attempt_and_age,
+        looking_finds_a_hold_as_the_list_does,
         a_held_key_is_settled,
         a_held_key_is_freed,
         a_held_key_is_forgotten,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::Harness;
 use super::harness::lapse;
 use super::key::{End, Key};
-use crate::store::{Claim, LeaseId, Resolution, UnknownOutcome, Write};
+use crate::store::{Claim, Resolution, UnknownOutcome, Write};
 
 /// A run claimed under Hold is held when it lapses, whatever the next claim asks for; one claimed under Rerun is run
 /// again, likewise.
@@ -83,7 +83,7 @@ pub async fn an_operators_free_counts_lapses_from_zero<H: Harness>(harness: &H) 
     key.acquire_as(2).await;
     lapse(harness).await;
     assert_is!(key.claim().await, Claim::Held, "a claim after two lapsed runs of at most two");
-    assert_eq!(key.resolve(LeaseId::random(), &Resolution::Free).await, Write::Done);
+    assert_eq!(key.decide(&Resolution::Free).await, Write::Done);
     key.acquire_as(3).await;
     lapse(harness).await;
     key.acquire_as(4).await;

@@ -111,7 +111,7 @@ fn response(body: &'static str) -> Arc<StoredResponse> {
     Arc::new(StoredResponse::new(StatusCode::OK, Bytes::from_static(body.as_bytes())))
 }
 
-fn headers(pairs: &[(&'static str, &[u8])]) -> HeaderMap {
+pub(super) fn headers(pairs: &[(&'static str, &[u8])]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
         let Ok(value) = HeaderValue::from_bytes(value) else { unreachable!("{value:?} is a header's value") };
@@ -131,7 +131,7 @@ async fn replays<H: Harness>(harness: &H, response: StoredResponse) {
 }
 
 /// Asserts that everybody gets this response, the one that sent the first claim included.
-async fn is_replayed<S: Store>(key: &Key<S>, holder: &Lease, response: &StoredResponse) {
+pub(super) async fn is_replayed<S: Store>(key: &Key<S>, holder: &Lease, response: &StoredResponse) {
     let mut again = key.request();
     again.lease = *holder;
     for claim in [key.claim().await, key.claim().await, key.send(&again).await] {

@@ -4,7 +4,7 @@ use super::Harness;
 use super::harness::{expire, lapse};
 use super::key::{End, Key, Seen, lasting};
 use crate::Store;
-use crate::store::{Claim, LeaseId, Renewal, Resolution, Write};
+use crate::store::{Claim, Renewal, Resolution, Write};
 
 /// A key that was recorded, buried or freed is new after its retention, to any request.
 ///
@@ -67,7 +67,7 @@ pub async fn the_retention_counts_from_the_decision<H: Harness>(harness: &H) {
     let key = Key::expiring(harness).await;
     key.end_held(End::Hold, &key.acquire().await).await;
     expire(harness).await;
-    assert_eq!(key.resolve(LeaseId::random(), &Resolution::Free).await, Write::Done);
+    assert_eq!(key.decide(&Resolution::Free).await, Write::Done);
     harness.pass(harness.retention() / 2).await;
     assert_eq!(key.seen().await, Seen::Free, "half a retention after it was freed");
     expire(harness).await;

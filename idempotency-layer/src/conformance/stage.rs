@@ -6,7 +6,7 @@ use super::Harness;
 use super::harness::lapse;
 use super::key::{End, Key, answer_of, lasting};
 use crate::Store;
-use crate::store::{Claim, ClaimRequest, LeaseId, Resolution, UnknownOutcome, Write};
+use crate::store::{Claim, ClaimRequest, Resolution, UnknownOutcome, Write};
 
 /// A record at a late stage, and the claim of its first holder.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ async fn afterwards<S: Store>(since: Since, key: &Key<S>) {
 }
 
 async fn decide<S: Store>(key: &Key<S>, resolution: Resolution) {
-    assert_eq!(key.resolve(LeaseId::random(), &resolution).await, Write::Done, "{resolution:?} by the operator");
+    assert_eq!(key.decide(&resolution).await, Write::Done, "{resolution:?} by the operator");
 }
 
 const SINCE: [Since; 7] = [

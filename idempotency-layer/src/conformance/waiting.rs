@@ -9,7 +9,7 @@ use super::Harness;
 use super::duplicates::resolutions;
 use super::key::{End, Key, Seen, answered};
 use crate::Store;
-use crate::store::{LeaseId, Watch, Write};
+use crate::store::{Watch, Write};
 
 /// Each end of a run wakes every watcher, over each handle. A store that does not push has nothing to show here.
 ///
@@ -65,8 +65,7 @@ pub async fn a_decision_wakes<H: Harness>(harness: &H) {
         let key = any.fresh();
         key.end_held(End::Hold, &key.acquire().await).await;
         let woken = watch(&key).await;
-        assert_eq!(key.seen().await, Seen::Held, "a look between the subscription and the decision");
-        assert_eq!(key.resolve(LeaseId::random(), &resolution).await, Write::Done);
+        assert_eq!(key.decide(&resolution).await, Write::Done, "after a look, since the subscription");
         wakes(harness, woken, &format!("{resolution:?} by an operator")).await;
     }
 }

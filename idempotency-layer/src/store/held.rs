@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{RecordId, StoredResponse};
+use super::{LeaseId, RecordId, StoredResponse};
 
 /// Which held records to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +59,14 @@ impl HeldPage {
     }
 }
 
-/// A record that waits for a decision.
+/// A record that waits for a decision: listed by [`held`](super::Store::held), or looked up by its id with
+/// [`look`](super::Store::look).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldRecord {
     /// Its id, as in the `record` member of the problem that clients get.
     pub record: RecordId,
+    /// The id that wrote the hold. A decision counts for this hold and for no later one.
+    pub hold: LeaseId,
     /// How often it was run.
     pub attempt: u32,
     /// Why it is held.

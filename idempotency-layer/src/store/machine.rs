@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, LapsePolicy, Lease, LeaseId,
-    Look, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+    Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy,
+    Lease, LeaseId, Look, RecordId, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
 };
 
 /// A moment on the store's clock, in milliseconds.
@@ -230,13 +230,21 @@ pub(crate) fn forget(found: Option<&Record>, lease: &Lease) -> (Write, Change) {
     }
 }
 
-/// Decides an operator's resolution.
-pub(crate) fn resolve(found: Option<&Record>, by: LeaseId, resolution: &Resolution, now: Millis) -> (Write, Change) {
+/// Decides an operator's resolution of the hold that this id wrote.
+pub(crate) fn resolve(
+    found: Option<&Record>,
+    hold: LeaseId,
+    by: LeaseId,
+    resolution: &Resolution,
+    now: Millis,
+) -> (Write, Change) {
     let Some(record) = found else {
         let forgotten = matches!(resolution, Resolution::Forget);
         return (if forgotten { Write::Done } else { Write::Fenced }, Change::Keep);
     };
     match (&record.state, resolution) {
+        // The same record, held again since: what the operator saw is not what is there.
+        (State::Held(_), _) if record.lease != hold => (Write::Fenced, Change::Keep),
         (State::Held(_), Resolution::Settle(response)) => {
             (Write::Done, Change::Put(record.settled(State::Recorded(Arc::clone(response)), by, now)))
         }
@@ -253,7 +261,7 @@ pub(crate) fn resolve(found: Option<&Record>, by: LeaseId, resolution: &Resoluti
 }
 
 /// What somebody sees who does not claim.
-pub(crate) fn look(found: Option<&Record>, now: Millis, live: Liveness) -> Look {
+pub(crate) fn look(id: &RecordId, found: Option<&Record>, now: Millis, live: Liveness) -> Look {
     let Some(record) = found else {
         return Look::Absent;
     };
@@ -266,6 +274,11 @@ pub(crate) fn look(found: Option<&Record>, now: Millis, live: Liveness) -> Look 
         State::Recorded(response) => Look::Recorded(Arc::clone(response)),
         State::Tombstone(tombstone) => Look::Unavailable(*tombstone),
         State::Free => Look::Free,
-        State::Held(_) => Look::Held,
+        State::Held(cause) => Look::Held(held(id, record, *cause, now)),
     }
+}
+
+/// A record that is held, as an operator is told of it.
+pub(crate) fn held(id: &RecordId, record: &Record, cause: HeldCause, now: Millis) -> HeldRecord {
+    HeldRecord { record: *id, hold: record.lease, attempt: record.attempt, cause, age: now.since(record.written_at) }
 }

@@ -121,10 +121,11 @@ impl Store for MemoryStore {
             .iter()
             .filter(|(id, _)| page.start().is_none_or(|start| *id > start))
             .filter_map(|(id, slot)| match slot {
-                Slot::Record { record: Record { state: State::Held(cause), attempt, written_at, .. }, .. } => {
-                    Some(HeldRecord { record: *id, attempt: *attempt, cause: *cause, age: now.since(*written_at) })
-                }
-                _ => None,
+                Slot::Record { record, .. } => match record.state {
+                    State::Held(cause) => Some(machine::held(id, record, cause, now)),
+                    _ => None,
+                },
+                Slot::Unreadable(_) => None,
             })
             .collect();
         drop(records);
@@ -132,12 +133,12 @@ impl Store for MemoryStore {
         Ok(HeldPage::cut(held, page))
     }
 
-    async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        self.step(record, |found, now| machine::resolve(found, by, resolution, now))
+    async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        self.step(&held.record, |found, now| machine::resolve(found, held.hold, by, resolution, now))
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
-        self.step(record, |found, now| (machine::look(found, now, Liveness::ByClock), Change::Keep))
+        self.step(record, |found, now| (machine::look(record, found, now, Liveness::ByClock), Change::Keep))
     }
 
     async fn watch(&self, record: &RecordId) -> Result<Watch, StoreError> {

@@ -26,7 +26,9 @@
 //!    after its time has lapsed, as long as nobody took over.
 //! 4. A record outlives its lease: another fingerprint is refused before, while and after the run.
 //! 5. Every verb may arrive twice, at once or much later, and gives the same answer: a settled record keeps the id
-//!    that wrote it. A late duplicate of a claim may at worst leave a lease that nobody holds and that lapses.
+//!    that wrote it. A late duplicate of a claim, on a key that is absent by then or was freed by somebody else, may
+//!    at worst leave a lease that nobody holds. When that lapses it obeys its policy like any other: under
+//!    [`Hold`](UnknownOutcome::Hold) the key is held until an operator decides.
 //! 6. Losing is a value ([`Claim`], [`Write`], [`Renewal`], [`Commit`]), never an `Err`. An `Err` says that the store
 //!    could not answer.
 //! 7. A record that cannot be read is neither overwritten nor removed, whatever the verb.
@@ -110,19 +112,22 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Lists HELD records in the order of their ids.
     fn held(&self, page: &Page) -> impl Future<Output = Result<HeldPage, StoreError>> + Send;
 
-    /// Carries out an operator's decision on a HELD record.
+    /// Carries out an operator's decision on a HELD record, as [`held`](Self::held) listed it or [`look`](Self::look)
+    /// found it.
     ///
+    /// The decision is fenced by [`HeldRecord::hold`]: however late it arrives, it decides that hold and no later one.
     /// `by` is a fresh [`LeaseId`] for this decision; sending the same decision again under the same id answers
-    /// [`Write::Done`]. [`Write::Fenced`] means that the record is not, or no longer, held. A freed record starts
-    /// counting its lapsed runs from zero.
+    /// [`Write::Done`], and so does forgetting a record that is absent. [`Write::Fenced`] means that this hold has
+    /// ended otherwise. A freed record starts counting its lapsed runs from zero.
     fn resolve(
         &self,
-        record: &RecordId,
+        held: &HeldRecord,
         by: LeaseId,
         resolution: &Resolution,
     ) -> impl Future<Output = Result<Write, StoreError>> + Send;
 
-    /// Reads a record without claiming it: what a request that waits for another's run asks.
+    /// Reads a record without claiming it: what a request that waits for another's run asks, and an operator who was
+    /// told a record's id.
     fn look(&self, record: &RecordId) -> impl Future<Output = Result<Look, StoreError>> + Send;
 
     /// Subscribes to changes of a record. Subscribe first, [`look`](Self::look) second, await the [`Watch`] third:
@@ -138,7 +143,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// [`begin`](Self::begin) leaves a mark inside the transaction, and [`complete_in`](Self::complete_in) looks for it: a
 /// transaction that the database rolled back by itself, or that the handler's SQL ended, leaves no record without its
 /// effect. Implementations see to it that the handler's SQL cannot commit on its own, so that there is no effect
-/// without its record either.
+/// without its record either. [`conformance::transactional`](crate::conformance::transactional) checks that on any such
+/// store.
 pub trait TransactionalStore: Store {
     /// What the handler gets. Dropping it rolls back.
     type Transaction: Send + 'static;

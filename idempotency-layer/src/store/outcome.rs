@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{LeaseId, StoredResponse, Tombstone};
+use super::{HeldRecord, LeaseId, StoredResponse, Tombstone};
 
 /// The answer to a claim.
 #[must_use = "only `Acquired` may run"]
@@ -61,6 +61,8 @@ pub enum Renewal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
     /// The record is as asked, now or already.
+    ///
+    /// An id that completes twice with different outcomes is told this twice, and the first outcome stays.
     Done,
     /// The id does not hold the record; nothing changed.
     Fenced,
@@ -101,7 +103,8 @@ pub enum Look {
         lease: LeaseId,
         /// How long it has been going, by the store's clock.
         age: Duration,
-        /// Whether the next claim would take it over.
+        /// Whether its lease has lapsed. What the next claim makes of it, the next attempt or a held record, depends
+        /// on the [`LapsePolicy`](super::LapsePolicy) that this run was claimed under.
         lapsed: bool,
     },
     /// It ran, and this was the answer.
@@ -110,8 +113,8 @@ pub enum Look {
     Unavailable(Tombstone),
     /// Nobody runs it; the same request may.
     Free,
-    /// It waits for an operator.
-    Held,
+    /// It waits for an operator, who decides about this hold with [`resolve`](super::Store::resolve).
+    Held(HeldRecord),
 }
 
 /// Completes at the next change of a record that the store can push; a hint, beside which callers poll.

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::{
-    Begin, Claim, ClaimRequest, Commit, Completion, HeldPage, Lease, LeaseId, Look, Page, RecordId, Renewal,
-    Resolution, Store, StoreError, StoreId, TransactionalStore, Watch, Write,
+    Begin, Claim, ClaimRequest, Commit, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId,
+    Renewal, Resolution, Store, StoreError, StoreId, TransactionalStore, Watch, Write,
 };
 
 /// Any [`Store`], behind an `Arc`.
@@ -79,7 +79,7 @@ trait ErasedStore: Send + Sync + 'static {
     fn forget<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Write>;
     fn hold<'a>(&'a self, lease: &'a Lease) -> Answer<'a, Write>;
     fn held<'a>(&'a self, page: &'a Page) -> Answer<'a, HeldPage>;
-    fn resolve<'a>(&'a self, record: &'a RecordId, by: LeaseId, resolution: &'a Resolution) -> Answer<'a, Write>;
+    fn resolve<'a>(&'a self, held: &'a HeldRecord, by: LeaseId, resolution: &'a Resolution) -> Answer<'a, Write>;
     fn look<'a>(&'a self, record: &'a RecordId) -> Answer<'a, Look>;
     fn watch<'a>(&'a self, record: &'a RecordId) -> Answer<'a, Watch>;
 }
@@ -117,8 +117,8 @@ impl<S: Store> ErasedStore for S {
         Box::pin(Store::held(self, page))
     }
 
-    fn resolve<'a>(&'a self, record: &'a RecordId, by: LeaseId, resolution: &'a Resolution) -> Answer<'a, Write> {
-        Box::pin(Store::resolve(self, record, by, resolution))
+    fn resolve<'a>(&'a self, held: &'a HeldRecord, by: LeaseId, resolution: &'a Resolution) -> Answer<'a, Write> {
+        Box::pin(Store::resolve(self, held, by, resolution))
     }
 
     fn look<'a>(&'a self, record: &'a RecordId) -> Answer<'a, Look> {
@@ -201,8 +201,8 @@ macro_rules! forward_store {
             self.inner.held(page).await
         }
 
-        async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-            self.inner.resolve(record, by, resolution).await
+        async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+            self.inner.resolve(held, by, resolution).await
         }
 
         async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {

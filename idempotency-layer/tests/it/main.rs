@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test an `unwrap` is an assertion")]
 
+mod caught;
 mod memory;
 mod model;
 mod mutants;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod transactional;

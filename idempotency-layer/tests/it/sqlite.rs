@@ -31,3 +31,30 @@ fn processes_answer_like_the_model() {
     let folder = tempfile::tempdir().unwrap();
     crate::model::agrees(64, || SqliteHarness::processes(folder.path())).unwrap();
 }
+
+mod transactional {
+    use idempotency_layer::conformance::SqliteHarness;
+    use idempotency_layer::conformance::transactional::ErasedTransactional;
+
+    mod clones {
+        use super::SqliteHarness;
+
+        idempotency_layer::transactional_conformance_tests!(SqliteHarness::clones(tempfile::tempdir().unwrap().path()));
+    }
+
+    mod processes {
+        use super::SqliteHarness;
+
+        idempotency_layer::transactional_conformance_tests!(SqliteHarness::processes(
+            tempfile::tempdir().unwrap().path()
+        ));
+    }
+
+    mod erased {
+        use super::{ErasedTransactional, SqliteHarness};
+
+        idempotency_layer::transactional_conformance_tests!(ErasedTransactional(SqliteHarness::clones(
+            tempfile::tempdir().unwrap().path()
+        )));
+    }
+}

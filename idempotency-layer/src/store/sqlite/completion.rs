@@ -6,8 +6,10 @@
 //! 3. A COMMIT whose answer did not come is decided all the same: the connection holds the file's write lock until then.
 //!    [`confirm`](TransactionalStore::confirm) takes that lock before it reads.
 //!
-//! While the transaction is open, its lease is renewed without the database: nobody else can write. A constraint that is
-//! checked at COMMIT only, a deferred foreign key, and does not hold is [`Commit::Aborted`].
+//! While the transaction is open, its lease is renewed without the database: nobody else can write. What was renewed so
+//! is written when the transaction has been rolled back, for other processes to see; after a mere drop, only the next
+//! renewal does that. A constraint that is checked at COMMIT only, a deferred foreign key, and does not hold is
+//! [`Commit::Aborted`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -49,6 +51,7 @@ impl TransactionalStore for SqliteStore {
             fate,
             cell: tokio::sync::Mutex::new(Some(held)),
             expiry: std::sync::OnceLock::new(),
+            renewal: std::sync::Mutex::default(),
         });
         self.expire(&open);
         drop(current.replace(Some(Arc::clone(&open))));
@@ -64,12 +67,49 @@ impl TransactionalStore for SqliteStore {
     ) -> Result<Commit, StoreError> {
         let open = Arc::clone(&transaction.open);
         open.fall_silent().await;
-        let mut held = match open.give_back() {
+        let held = match open.give_back() {
             Ok(held) => held,
             Err(Ending::Expired) => return Ok(Commit::Aborted),
             Err(_) => return Ok(Commit::Lost),
         };
-        if !self.write_in(&mut held, &open, lease, completion).await? {
+        let commit = self.commit(held, &open, lease, completion).await?;
+        if commit != Commit::Committed {
+            self.keep_renewal(&open).await;
+        }
+        Ok(commit)
+    }
+
+    async fn rollback(&self, transaction: SqliteTransaction) {
+        match transaction.open.give_back() {
+            Ok(held) => held.close().await,
+            Err(_) => transaction.open.close().await,
+        }
+        self.keep_renewal(&transaction.open).await;
+    }
+
+    async fn abandon(&self, lease: &Lease) {
+        let Some(open) = self.shared.current.under(lease.id) else { return };
+        let store = self.clone();
+        let revoked = tokio::spawn(async move { store.revoke(&open, Ending::Abandoned).await });
+        // A guard that was kept is waited for in the task, which goes on without us.
+        let _waited = tokio::time::timeout_at(self.queue_deadline(), revoked).await;
+    }
+
+    async fn confirm(&self, lease: &Lease) -> Result<Commit, StoreError> {
+        let decide = |found: Option<&Record>, _, _: Liveness| (outcome(found, lease.id), Change::Keep);
+        Ok(self.step(&lease.record, self.settle_deadline(), decide).await?.answer)
+    }
+}
+
+impl SqliteStore {
+    async fn commit(
+        &self,
+        mut held: Held,
+        open: &Open,
+        lease: &Lease,
+        completion: &Completion,
+    ) -> Result<Commit, StoreError> {
+        if !self.write_in(&mut held, open, lease, completion).await? {
             held.close().await;
             return self.lost_or_fenced(lease).await;
         }
@@ -90,27 +130,6 @@ impl TransactionalStore for SqliteStore {
         Ok(Commit::Committed)
     }
 
-    async fn rollback(&self, transaction: SqliteTransaction) {
-        match transaction.open.give_back() {
-            Ok(held) => held.close().await,
-            Err(_) => transaction.open.close().await,
-        }
-    }
-
-    async fn abandon(&self, lease: &Lease) {
-        let Some(open) = self.shared.current.under(lease.id) else { return };
-        let revoked = tokio::spawn(async move { open.revoke(Ending::Abandoned).await });
-        // A guard that was kept is waited for in the task, which goes on without us.
-        let _waited = tokio::time::timeout_at(self.queue_deadline(), revoked).await;
-    }
-
-    async fn confirm(&self, lease: &Lease) -> Result<Commit, StoreError> {
-        let decide = |found: Option<&Record>, _, _: Liveness| (outcome(found, lease.id), Change::Keep);
-        Ok(self.step(&lease.record, self.settle_deadline(), decide).await?.answer)
-    }
-}
-
-impl SqliteStore {
     /// Writes the record where the mark is, and says whether it was there.
     async fn write_in(
         &self,
@@ -151,11 +170,23 @@ impl SqliteStore {
         .await
     }
 
+    async fn revoke(&self, open: &Open, why: Ending) {
+        open.revoke(why).await;
+        self.keep_renewal(open).await;
+    }
+
+    /// Writes what a holder was told while its transaction was open, which has ended without a commit.
+    async fn keep_renewal(&self, open: &Open) {
+        let Some(lease) = open.renewal().take() else { return };
+        // Whoever is fenced by now, or gets no answer, is told so by its own next renewal.
+        let _told = renewals::renew(self, &lease).await;
+    }
+
     fn expire(&self, open: &Arc<Open>) {
-        let (late, limit) = (Arc::clone(open), self.max_transaction);
+        let (store, late) = (self.clone(), Arc::clone(open));
         let expiry = tokio::spawn(async move {
-            tokio::time::sleep(limit).await;
-            late.revoke(Ending::Expired).await;
+            tokio::time::sleep(store.max_transaction).await;
+            store.revoke(&late, Ending::Expired).await;
         });
         // Set once, here, before anybody else has seen it.
         let _only = open.expiry.set(expiry.abort_handle());

@@ -133,7 +133,8 @@ fn wait_or_fail(error: sqlx::Error, deadline: Instant) -> Result<(), StoreError>
 /// asks again.
 const BUSY_SLICE: Duration = Duration::from_millis(100);
 
-/// How long the first opening waits for other processes.
-const FIRST_OPEN: Duration = Duration::from_secs(5);
+/// How long the first opening waits for other processes: longer than the default of `max_transaction`, so that a start
+/// beside a transaction that uses its time up does not fail.
+const FIRST_OPEN: Duration = Duration::from_secs(10);
 
 const MODE_RETRY: Duration = Duration::from_millis(5);

@@ -4,14 +4,14 @@
 //! 2. The place in [`Current`] and the writer's turn end with the connection, in that order, however it goes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 use tokio::task::AbortHandle;
 
 use super::writer::Turn;
-use crate::store::LeaseId;
+use crate::store::{Lease, LeaseId};
 
 /// A transaction that is open, as its handle and the store share it.
 pub(super) struct Open {
@@ -21,6 +21,8 @@ pub(super) struct Open {
     /// Empty once the transaction has ended. Locked by a [`ConnectionGuard`], and by whoever takes the connection.
     pub(super) cell: tokio::sync::Mutex<Option<Held>>,
     pub(super) expiry: OnceLock<AbortHandle>,
+    /// The latest renewal that was answered while this was open: it is in no row, since nobody else can write.
+    pub(super) renewal: Mutex<Option<Lease>>,
 }
 
 impl Open {
@@ -61,6 +63,10 @@ impl Open {
 
     pub(super) fn take_if_idle(&self) -> Option<Held> {
         self.cell.try_lock().ok()?.take()
+    }
+
+    pub(super) fn renewal(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.renewal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn stop_expiry(&self) {

@@ -44,6 +44,7 @@ pub(super) async fn held(connection: &mut SqliteConnection, page: &Page, now: Mi
     let held = |row: &SqliteRow| -> Result<HeldRecord, StoreErrorKind> {
         Ok(HeldRecord {
             record: RecordId::from_bytes(array(row, "id")?),
+            hold: LeaseId::from_bytes(array(row, "lease")?),
             attempt: number(row, "attempt")?,
             cause: cause(get(row, "held_cause")?).ok_or(StoreErrorKind::Corrupt)?,
             age: now.since(Millis(get(row, "written_at")?)),
@@ -242,8 +243,9 @@ const SELECT: &str = "SELECT format, state, fingerprint, caller, lease, attempt,
 const SELECT_SETTLED: &str =
     "SELECT 1 FROM main.idempotency_record WHERE id = ? AND lease = ? AND state IN (2, 3) AND mark IS NULL";
 
-const SELECT_HELD: &str = "SELECT id, attempt, held_cause, written_at FROM idempotency_record \
-     WHERE state = 5 AND format = 1 AND held_cause IN (1, 2) AND length(id) = 32 AND id > ? ORDER BY id LIMIT ?";
+const SELECT_HELD: &str = "SELECT id, lease, attempt, held_cause, written_at FROM idempotency_record \
+     WHERE state = 5 AND format = 1 AND held_cause IN (1, 2) AND length(id) = 32 AND length(lease) = 16 AND id > ? \
+     ORDER BY id LIMIT ?";
 
 const REPLACE: &str = "REPLACE INTO idempotency_record (id, format, state, fingerprint, caller, lease, attempt, \
      lapsed, on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at, expires_at, held_cause, status, \

@@ -12,8 +12,8 @@ use super::writer::Lane;
 use super::{SqliteStore, failure, file, renewals, row};
 use crate::store::machine::{self, Change, Liveness, Millis, Record};
 use crate::store::{
-    Acquired, Claim, ClaimRequest, Completion, HeldPage, Lease, LeaseId, Look, Page, RecordId, Renewal, Resolution,
-    Store, StoreError, StoreId, Watch, Write,
+    Acquired, Claim, ClaimRequest, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId, Renewal,
+    Resolution, Store, StoreError, StoreId, Watch, Write,
 };
 
 impl Store for SqliteStore {
@@ -49,9 +49,13 @@ impl Store for SqliteStore {
     }
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, StoreError> {
-        if self.shared.current.under(lease.id).is_some() {
-            self.shared.leases.extend(lease.id, self.now(), lease.duration);
-            return Ok(Renewal::Renewed { queued: Duration::ZERO });
+        if let Some(open) = self.shared.current.under(lease.id) {
+            *open.renewal() = Some(*lease);
+            // Open still, it finds the renewal when it ends. Otherwise it may have looked already.
+            if self.shared.current.under(lease.id).is_some() {
+                self.shared.leases.extend(lease.id, self.now(), lease.duration);
+                return Ok(Renewal::Renewed { queued: Duration::ZERO });
+            }
         }
         renewals::renew(self, lease).await
     }
@@ -79,13 +83,14 @@ impl Store for SqliteStore {
         Ok(HeldPage::cut(held, page))
     }
 
-    async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        let decide = |found: Option<&Record>, now: Moment, _| machine::resolve(found, by, resolution, now.wall);
-        Ok(self.step(record, self.settle_deadline(), decide).await?.answer)
+    async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        let decide =
+            |found: Option<&Record>, now: Moment, _| machine::resolve(found, held.hold, by, resolution, now.wall);
+        Ok(self.step(&held.record, self.settle_deadline(), decide).await?.answer)
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
-        self.read(record, |found, now, live| machine::look(found, now.wall, live)).await
+        self.read(record, |found, now, live| machine::look(record, found, now.wall, live)).await
     }
 
     async fn watch(&self, record: &RecordId) -> Result<Watch, StoreError> {

@@ -9,13 +9,14 @@ use http::StatusCode;
 use idempotency_layer::Store;
 use idempotency_layer::conformance::Harness;
 use idempotency_layer::store::{
-    CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, LapsePolicy, Lease, LeaseId, Look,
-    Page, RecordId, Renewal, Resolution, StoreError, StoredResponse, Tombstone, TombstoneReason, UnknownOutcome, Write,
+    self, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, LapsePolicy, Lease, LeaseId,
+    Look, Page, RecordId, Renewal, Resolution, StoreError, StoredResponse, Tombstone, TombstoneReason, UnknownOutcome,
+    Write,
 };
 use proptest::test_runner::TestCaseError;
 
-use super::reference::{Answer, Id, Listed, Model, Request};
-use super::script::{Decision, Script, Span, Step, Wish};
+use super::reference::{Answer, HeldRecord, Id, Model, Request};
+use super::script::{CLAIMS, Decision, Script, Span, Step, Wish};
 
 /// Plays the script, over two handles in turn.
 pub(super) async fn play<H: Harness>(harness: &H, script: &Script) -> Result<(), TestCaseError> {
@@ -23,6 +24,7 @@ pub(super) async fn play<H: Harness>(harness: &H, script: &Script) -> Result<(),
     let cast = Cast::new(harness, script);
     let mut model = Model::new(cast.requests[0]);
     for (at, step) in script.steps.iter().enumerate() {
+        let step = &step.aimed(model.latest_hold());
         let expected = cast.of_model(&mut model, *step);
         let Some(expected) = expected else { continue };
         let got = match *step {
@@ -45,7 +47,8 @@ pub(super) async fn play<H: Harness>(harness: &H, script: &Script) -> Result<(),
 struct Cast {
     record: RecordId,
     ids: Vec<LeaseId>,
-    decisions: [LeaseId; 3],
+    /// One for each way to decide each claim's hold.
+    decisions: [[LeaseId; CLAIMS]; 3],
     requests: Vec<Request>,
     wishes: Vec<Wish>,
     lease: Duration,
@@ -69,7 +72,7 @@ impl Cast {
         Self {
             record: RecordId::from_bytes(record),
             ids: script.claims.iter().map(|_| LeaseId::random()).collect(),
-            decisions: std::array::from_fn(|_| LeaseId::random()),
+            decisions: std::array::from_fn(|_| std::array::from_fn(|_| LeaseId::random())),
             requests: script.claims.iter().enumerate().map(request).collect(),
             wishes: script.claims.clone(),
             lease,
@@ -91,9 +94,10 @@ impl Cast {
             Step::Release(at) => model.release(Id::Holder(at)),
             Step::Forget(at) => model.forget(Id::Holder(at)),
             Step::Hold(at) => model.hold(Id::Holder(at)),
-            Step::Decide(Decision::Settle) => model.settle(Id::Decision(0)),
-            Step::Decide(Decision::Free) => model.free(Id::Decision(1)),
-            Step::Decide(Decision::Forget) => model.forget_held(),
+            Step::Decide(Decision::Settle, at) => model.settle(Id::Holder(at), Id::Decision(at)),
+            Step::Decide(Decision::Free, at) => model.free(Id::Holder(at), Id::Decision(CLAIMS + at)),
+            Step::Decide(Decision::Forget, at) => model.forget_held(Id::Holder(at)),
+            Step::DecideLatest(_) => unreachable!("a decision is aimed before it is sent"),
             Step::Pass(span) => {
                 model.pass(self.span(span));
                 Answer::Done
@@ -112,14 +116,16 @@ impl Cast {
             Step::Release(at) => store.release(&self.lease(at)).await.map(written),
             Step::Forget(at) => store.forget(&self.lease(at)).await.map(written),
             Step::Hold(at) => store.hold(&self.lease(at)).await.map(written),
-            Step::Decide(decision) => {
+            Step::Decide(decision, at) => {
+                let [settles, frees, forgets] = self.decisions.map(|ids| ids[at]);
                 let (by, resolution) = match decision {
-                    Decision::Settle => (self.decisions[0], Resolution::Settle(answer_of(self.decisions[0]))),
-                    Decision::Free => (self.decisions[1], Resolution::Free),
-                    Decision::Forget => (self.decisions[2], Resolution::Forget),
+                    Decision::Settle => (settles, Resolution::Settle(answer_of(settles))),
+                    Decision::Free => (frees, Resolution::Free),
+                    Decision::Forget => (forgets, Resolution::Forget),
                 };
-                store.resolve(&self.record, by, &resolution).await.map(written)
+                store.resolve(&self.hold(at), by, &resolution).await.map(written)
             }
+            Step::DecideLatest(_) => unreachable!("a decision is aimed before it is sent"),
             Step::Pass(_) => unreachable!("the harness lets time pass"),
         }
     }
@@ -140,6 +146,12 @@ impl Cast {
 
     fn lease(&self, at: usize) -> Lease {
         Lease { record: self.record, id: self.ids[at], duration: self.requests[at].lease }
+    }
+
+    /// What an operator decides about; of what else was seen of the hold nothing depends.
+    fn hold(&self, at: usize) -> store::HeldRecord {
+        let (record, hold) = (self.record, self.ids[at]);
+        store::HeldRecord { record, hold, attempt: 1, cause: HeldCause::Unknown, age: Duration::ZERO }
     }
 
     fn completion(&self, at: usize) -> Completion {
@@ -181,7 +193,7 @@ impl Cast {
             Look::Recorded(response) => Answer::Recorded { by: self.author(&response) },
             Look::Unavailable(tombstone) => Answer::Unavailable { by: buried_by(tombstone) },
             Look::Free => Answer::Free,
-            Look::Held => Answer::Held,
+            Look::Held(held) => Answer::HeldRecord(self.held(held)),
         }
     }
 
@@ -191,23 +203,28 @@ impl Cast {
 
     fn id(&self, bytes: &[u8]) -> Id {
         let holder = self.ids.iter().position(|id| id.as_bytes() == bytes).map(Id::Holder);
-        let settled = (self.decisions[0].as_bytes() == bytes).then_some(Id::Decision(0));
-        holder.or(settled).unwrap_or(Id::Unknown)
+        let settled = || self.decisions[0].iter().position(|id| id.as_bytes() == bytes).map(Id::Decision);
+        holder.or_else(settled).unwrap_or(Id::Unknown)
+    }
+
+    fn held(&self, held: store::HeldRecord) -> HeldRecord {
+        HeldRecord {
+            hold: self.id(held.hold.as_bytes()),
+            attempt: held.attempt,
+            by_lapse: held.cause == HeldCause::Lapsed,
+            age: held.age,
+        }
     }
 
     /// The list is asked from just before the record on: its id ends in zeroes, and no other id begins like it.
-    async fn listed<S: Store>(&self, store: &S) -> Result<Option<Listed>, StoreError> {
+    async fn listed<S: Store>(&self, store: &S) -> Result<Option<HeldRecord>, StoreError> {
         let mut before = *self.record.as_bytes();
         let last = before[..16].iter().rposition(|byte| *byte > 0).unwrap();
         before[last] -= 1;
         before[last + 1..].fill(0xff);
         let page = Page::first(NonZeroU16::MIN).after(RecordId::from_bytes(before));
         let first = store.held(&page).await?.records.first().copied();
-        Ok(first.filter(|held| held.record == self.record).map(|held| Listed {
-            attempt: held.attempt,
-            by_lapse: held.cause == HeldCause::Lapsed,
-            age: held.age,
-        }))
+        Ok(first.filter(|held| held.record == self.record).map(|held| self.held(held)))
     }
 
     fn compare(
@@ -223,6 +240,7 @@ impl Cast {
                 Ok(Answer::Running { id, age, lapsed }),
                 Answer::Running { id: whose, age: expected, lapsed: has_lapsed },
             ) => *id == whose && *lapsed == has_lapsed && self.is_about(*age, expected),
+            (Ok(Answer::HeldRecord(got)), Answer::HeldRecord(expected)) => self.is_same_hold(got, expected),
             (Ok(got), expected) => *got == expected,
             (Err(_), _) => false,
         };
@@ -236,13 +254,11 @@ impl Cast {
         &self,
         at: usize,
         step: &Step,
-        got: Result<Option<Listed>, StoreError>,
-        expected: Option<Listed>,
+        got: Result<Option<HeldRecord>, StoreError>,
+        expected: Option<HeldRecord>,
     ) -> Result<(), TestCaseError> {
         let agrees = match (&got, expected) {
-            (Ok(Some(got)), Some(expected)) => {
-                self.is_about(got.age, expected.age) && Listed { age: expected.age, ..*got } == expected
-            }
+            (Ok(Some(got)), Some(expected)) => self.is_same_hold(got, expected),
             (Ok(None), None) => true,
             _ => false,
         };
@@ -250,6 +266,10 @@ impl Cast {
             return Ok(());
         }
         Err(TestCaseError::fail(format!("step {at}, {step:?}: the store lists {got:?}, the model {expected:?}")))
+    }
+
+    fn is_same_hold(&self, got: &HeldRecord, expected: HeldRecord) -> bool {
+        self.is_about(got.age, expected.age) && HeldRecord { age: expected.age, ..*got } == expected
     }
 
     /// A store's own clock runs on between the steps, the model's does not.

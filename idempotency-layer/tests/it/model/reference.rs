@@ -20,7 +20,7 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     Holder(usize),
-    Decision(u8),
+    Decision(usize),
     /// None that the script knows.
     Unknown,
 }
@@ -41,11 +41,13 @@ pub(super) enum Answer {
     Absent,
     Running { id: Id, age: Duration, lapsed: bool },
     Free,
+    HeldRecord(HeldRecord),
 }
 
-/// A held record, as the list tells it.
+/// A held record, as an operator is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct HeldRecord {
+    pub(super) hold: Id,
     pub(super) attempt: u32,
     pub(super) by_lapse: bool,
     pub(super) age: Duration,
@@ -76,6 +78,7 @@ pub(super) struct Model {
     retention_ends: Duration,
     held_since: Duration,
     held_by_lapse: bool,
+    latest_hold: Id,
 }
 
 impl Model {
@@ -92,6 +95,7 @@ impl Model {
             retention_ends: Duration::ZERO,
             held_since: Duration::ZERO,
             held_by_lapse: false,
+            latest_hold: any.id,
         }
     }
 
@@ -167,6 +171,9 @@ impl Model {
         self.is = is;
         self.writer = by;
         self.held_since = self.now;
+        if is == Is::Held {
+            self.latest_hold = by;
+        }
         self.retention_ends = self.now + self.request.retention;
     }
 
@@ -212,26 +219,30 @@ impl Model {
         if self.is == Is::Absent { Answer::Done } else { Answer::Fenced }
     }
 
-    pub(super) fn settle(&mut self, by: Id) -> Answer {
-        self.decide(by, Is::Recorded)
+    pub(super) fn settle(&mut self, hold: Id, by: Id) -> Answer {
+        self.decide(hold, by, Is::Recorded)
     }
 
-    pub(super) fn free(&mut self, by: Id) -> Answer {
-        if self.is == Is::Held {
+    pub(super) fn free(&mut self, hold: Id, by: Id) -> Answer {
+        if self.is_held_by(hold) {
             self.lapsed_runs = 0;
         }
-        self.decide(by, Is::Free)
+        self.decide(hold, by, Is::Free)
     }
 
-    fn decide(&mut self, by: Id, is: Is) -> Answer {
-        if self.is == Is::Held {
+    fn decide(&mut self, hold: Id, by: Id, is: Is) -> Answer {
+        if self.is_held_by(hold) {
             self.become_written(is, by);
         }
         if self.is == is && self.writer == by { Answer::Done } else { Answer::Fenced }
     }
 
-    pub(super) fn forget_held(&mut self) -> Answer {
-        if self.is == Is::Held {
+    fn is_held_by(&self, hold: Id) -> bool {
+        self.is == Is::Held && self.writer == hold
+    }
+
+    pub(super) fn forget_held(&mut self, hold: Id) -> Answer {
+        if self.is_held_by(hold) {
             self.is = Is::Absent;
         }
         if self.is == Is::Absent { Answer::Done } else { Answer::Fenced }
@@ -247,16 +258,29 @@ impl Model {
             Is::Recorded => Answer::Recorded { by: self.writer },
             Is::Tombstone => Answer::Unavailable { by: self.writer },
             Is::Free => Answer::Free,
-            Is::Held => Answer::Held,
+            Is::Held => Answer::HeldRecord(self.held()),
         }
     }
 
-    pub(super) fn listed(&self) -> Option<Listed> {
-        (self.is == Is::Held).then_some(Listed {
+    pub(super) fn listed(&self) -> Option<HeldRecord> {
+        (self.is == Is::Held).then(|| self.held())
+    }
+
+    fn held(&self) -> HeldRecord {
+        HeldRecord {
+            hold: self.writer,
             attempt: self.attempt,
             by_lapse: self.held_by_lapse,
             age: self.now - self.held_since,
-        })
+        }
+    }
+
+    /// Whose the latest hold is, or any claim's while there was none.
+    pub(super) fn latest_hold(&self) -> usize {
+        match self.latest_hold {
+            Id::Holder(at) => at,
+            other => unreachable!("{other:?} does not hold"),
+        }
     }
 
     /// Whether this id wrote the state without ever having run: it found a lapsed run and held it.

@@ -32,11 +32,13 @@ pub(super) enum Step {
     Release(usize),
     Forget(usize),
     Hold(usize),
-    Decide(Decision),
+    /// Decides the hold that the id at this place wrote. Each such decision has one id: sent twice, it is a duplicate.
+    Decide(Decision, usize),
+    /// As if it had said which id wrote the latest hold.
+    DecideLatest(Decision),
     Pass(Span),
 }
 
-/// Each decision has one id: sent twice, it is a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Settle,
@@ -51,6 +53,16 @@ pub(super) enum Span {
     LongerThanLease,
     HalfRetention,
     LongerThanRetention,
+}
+
+impl Step {
+    /// The step by its full name.
+    pub(super) fn aimed(self, latest_hold: usize) -> Self {
+        match self {
+            Self::DecideLatest(decision) => Self::Decide(decision, latest_hold),
+            other => other,
+        }
+    }
 }
 
 pub(super) fn scripts() -> impl Strategy<Value = Script> {
@@ -81,7 +93,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => id().prop_map(Step::Release),
         1 => id().prop_map(Step::Forget),
         2 => id().prop_map(Step::Hold),
-        2 => prop_oneof![Just(Decision::Settle), Just(Decision::Free), Just(Decision::Forget)].prop_map(Step::Decide),
+        3 => decision().prop_map(Step::DecideLatest),
+        2 => (decision(), id()).prop_map(|(decision, at)| Step::Decide(decision, at)),
         8 => prop_oneof![
             3 => Just(Span::QuarterLease),
             3 => Just(Span::HalfLease),
@@ -90,6 +103,10 @@ fn step() -> impl Strategy<Value = Step> {
             1 => Just(Span::LongerThanRetention),
         ].prop_map(Step::Pass),
     ]
+}
+
+fn decision() -> impl Strategy<Value = Decision> {
+    prop_oneof![Just(Decision::Settle), Just(Decision::Free), Just(Decision::Forget)]
 }
 
 pub(super) const CLAIMS: usize = 5;

@@ -11,6 +11,7 @@ mod store;
 use idempotency_layer::conformance::properties;
 
 pub(crate) use self::harness::MutantHarness;
+use crate::caught::mutants;
 
 mod whole {
     use super::MutantHarness;
@@ -18,30 +19,9 @@ mod whole {
     idempotency_layer::conformance_tests!(MutantHarness::whole());
 }
 
-/// Names for each property the one mutation that it has to catch, and makes a test of it.
-macro_rules! mutants {
-    ($( $property:ident: $mutation:ident, )+) => {
-        /// One way in which a store can be wrong.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Mutation {
-            $( $mutation, )+
-        }
-
-        const MUTANTS: &[(&str, Mutation)] = &[$( (stringify!($property), Mutation::$mutation), )+];
-
-        mod caught {
-            $(
-                // The clock of `tokio` stands still, so that what waits for a push that never comes waits no real time.
-                #[tokio::test(start_paused = true)]
-                async fn $property() {
-                    super::is_caught(stringify!($property), super::Mutation::$mutation).await;
-                }
-            )+
-        }
-    };
-}
-
 mutants! {
+    of properties on MutantHarness:
+
     one_of_many_overlapping_claimers_holds: ClaimChecksThenActs,
     of_two_overlapping_requests_one_is_refused: NewRunsAreNotCompared,
     overlapping_runs_take_turns: ReleaseIsRepeatedUnfenced,
@@ -86,6 +66,7 @@ mutants! {
     a_late_claim_loses_nothing: PastHoldersClaim,
     a_late_claim_does_not_rerun_what_it_freed: FreeLetsItsWriterClaim,
     a_late_decision_changes_nothing: DecisionsApplyAgain,
+    a_late_decision_does_not_decide_a_later_hold: DecisionsCountForAnyHold,
 
     another_request_is_refused_in_every_state: FreeForgetsTheRequest,
     another_caller_is_told_in_every_state: CallerIsNotCompared,
@@ -106,6 +87,7 @@ mutants! {
     the_list_of_held_records_ends: FullPagesLeadOn,
     the_first_page_begins_at_the_smallest_id: FirstPageSkipsTheSmallestId,
     the_list_tells_cause_attempt_and_age: HeldHasOneCause,
+    looking_finds_a_hold_as_the_list_does: LooksTellOneCause,
     a_held_key_is_settled: SettleDropsTheBody,
     a_held_key_is_freed: OperatorsFreeForgets,
     a_held_key_is_forgotten: OperatorsForgetFrees,
@@ -147,23 +129,4 @@ mutants! {
     clones_have_one_identity: IdentityIsMadeUp,
     another_store_has_another_identity: OneIdentityForAll,
     handles_reach_the_same_records: HandlesRemember,
-}
-
-#[test]
-fn every_property_has_its_mutant() {
-    let listed: Vec<_> = properties::<MutantHarness>().iter().map(|property| property.name()).collect();
-    for name in &listed {
-        assert_eq!(MUTANTS.iter().filter(|(property, _)| property == name).count(), 1, "mutants of `{name}`");
-    }
-    assert_eq!(MUTANTS.len(), listed.len(), "a mutant is of a property that is not on the list");
-}
-
-async fn is_caught(name: &str, mutation: Mutation) {
-    let property = properties::<MutantHarness>()
-        .into_iter()
-        .find(|property| property.name() == name)
-        .unwrap_or_else(|| panic!("`{name}` is not on the list"));
-    let trial = tokio::spawn(async move { property.check(&MutantHarness::broken(mutation)).await });
-    let caught = trial.await.is_err_and(|error| error.is_panic());
-    assert!(caught, "`{name}` holds although {mutation:?}");
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idempotency_layer::store::{
-    Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, LapsePolicy, Lease, LeaseId,
-    Look, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+    Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy,
+    Lease, LeaseId, Look, RecordId, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
 };
 
 use super::Mutation::{self, *};
@@ -294,11 +294,12 @@ impl Rules {
         row.written_at = self.now;
     }
 
-    pub(super) fn resolve(&self, place: &mut Place, by: LeaseId, resolution: &Resolution) -> Write {
+    pub(super) fn resolve(&self, place: &mut Place, hold: LeaseId, by: LeaseId, resolution: &Resolution) -> Write {
         let Some(row) = place else {
             return if matches!(resolution, Resolution::Forget) { Write::Done } else { Write::Fenced };
         };
-        let decidable = matches!(row.state, State::Held(_))
+        let this_hold = row.lease == hold || self.has(DecisionsCountForAnyHold);
+        let decidable = matches!(row.state, State::Held(_)) && this_hold
             || self.has(DecisionsNeedNoHold)
             || self.has(DecisionsApplyAgain) && row.decided_by == Some(by)
             || self.has(SecondDecisionsReplace) && row.decided_by.is_some();
@@ -337,7 +338,11 @@ impl Rules {
         Write::Done
     }
 
-    pub(super) fn look(&self, place: &Place) -> Look {
+    pub(super) fn held(&self, id: RecordId, row: &Row, cause: HeldCause) -> HeldRecord {
+        HeldRecord { record: id, hold: row.lease, attempt: row.attempt, cause, age: self.now - row.written_at }
+    }
+
+    pub(super) fn look(&self, id: RecordId, place: &Place) -> Look {
         let Some(row) = place else { return Look::Absent };
         match &row.state {
             State::Running => Look::Running {
@@ -349,7 +354,8 @@ impl Rules {
             State::Buried(tombstone) => Look::Unavailable(*tombstone),
             State::Free if self.has(FreeLooksAbsent) => Look::Absent,
             State::Free => Look::Free,
-            State::Held(_) => Look::Held,
+            State::Held(_) if self.has(LooksTellOneCause) => Look::Held(self.held(id, row, HeldCause::Unknown)),
+            State::Held(cause) => Look::Held(self.held(id, row, *cause)),
         }
     }
 }

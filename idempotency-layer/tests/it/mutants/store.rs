@@ -228,11 +228,11 @@ impl Store for MutantStore {
             Some(start) => id > start,
             None => !self.has(FirstPageSkipsTheSmallestId) || *id > RecordId::from_bytes([0; 32]),
         };
+        let rules = Rules { now: table.now, mutation: self.mutation };
         let mut records = Vec::new();
         for (id, row) in table.rows.iter().filter(|(id, _)| begins(id)) {
             if let State::Held(cause) = row.state {
-                let age = table.now - row.written_at;
-                records.push(HeldRecord { record: *id, attempt: row.attempt, cause, age });
+                records.push(rules.held(*id, row, cause));
             }
         }
         let limit = usize::from(page.limit().get());
@@ -242,17 +242,18 @@ impl Store for MutantStore {
         Ok(HeldPage { records, next })
     }
 
-    async fn resolve(&self, record: &RecordId, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+    async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
+        let verb = |rules: &Rules, row: &mut Option<Row>| rules.resolve(row, held.hold, by, resolution);
         if self.has(DecisionChecksThenActs) {
-            return self.step(record, |_, _| true, |rules, row| rules.resolve(row, by, resolution)).await;
+            return self.step(&held.record, |_, _| true, verb).await;
         }
         let wakes = !self.has(DecisionsDoNotWake);
-        self.atomic(*record, wakes, |rules, row| rules.resolve(row, by, resolution))
+        self.atomic(held.record, wakes, verb)
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
         let (row, rules) = self.read(self.place(record))?;
-        let seen = rules.look(&row);
+        let seen = rules.look(*record, &row);
         if self.has(HandlesRemember) {
             return Ok(self.remembered.lock().unwrap().entry(*record).or_insert(seen).clone());
         }

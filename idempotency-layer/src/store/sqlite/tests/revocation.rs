@@ -74,6 +74,39 @@ async fn while_the_transaction_is_open_its_lease_lives_and_replays_are_served() 
     assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Committed);
 }
 
+/// Fails when `rollback`, `abandon`, `complete_in` or the expiry does not write the renewal.
+#[tokio::test]
+async fn a_renewal_while_the_transaction_was_open_is_seen_by_other_processes_after_it() {
+    for end in ["rolled back", "abandoned", "lost", "expired"] {
+        let (clock, hand) = crate::Clock::manual();
+        let (disk, store, lease, transaction) = begun().await;
+        store.rollback(transaction).await;
+        let limit = Duration::from_millis(if end == "expired" { 50 } else { 5000 });
+        let store = store.clock(clock.clone()).max_transaction(limit);
+        let other = disk.store().await.clock(clock);
+        let mut transaction = open(&store, &lease).await;
+        hand.advance(lease.duration * 3 / 4);
+        assert!(matches!(store.renew(&lease).await.unwrap(), Renewal::Renewed { .. }));
+        match end {
+            "rolled back" => store.rollback(transaction).await,
+            "abandoned" => store.abandon(&lease).await,
+            "lost" => {
+                run(&mut transaction, "ROLLBACK").await.unwrap();
+                assert_eq!(store.complete_in(transaction, &lease, &answer()).await.unwrap(), Commit::Lost);
+            }
+            _ => {}
+        }
+        hand.advance(lease.duration / 2);
+        // The one that expires does so in a task, by the real clock.
+        let seen = tokio::time::timeout(Duration::from_secs(10), async {
+            while !matches!(other.look(&lease.record).await.unwrap(), Look::Running { lapsed: false, .. }) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert!(seen.await.is_ok(), "{end}: another process sees a lapsed lease");
+    }
+}
+
 /// Fails when a connection or turn of a `begin` that was dropped is kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_begin_dropped_at_any_point_leaves_the_store_working() {
