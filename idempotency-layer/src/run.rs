@@ -21,7 +21,7 @@ use http::{HeaderMap, Request, Response, response};
 use http_body::Body;
 use idempotency_shared::{IdempotencyKey, Problem};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
@@ -117,12 +117,12 @@ impl<St: Store> Run<St> {
                 tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
                 // It may be inside the body, and whoever waits for it here would wait for a client that is not served.
                 drop(verdict);
-                open.roll_back(self.operation.lease()).await;
+                self.roll_back(&*open).await;
                 self.settle(Verdict::refused(Problem::transaction_lost()), answer).await;
             }
             Closed::Transaction(open) if verdict.commits() => self.commit(&*open, verdict, answer).await,
             Closed::Transaction(open) => {
-                open.roll_back(self.operation.lease()).await;
+                self.roll_back(&*open).await;
                 self.settle(verdict, answer).await;
             }
             // Whatever the handler made of the error: nothing was written, and a retry may get its transaction.
@@ -130,6 +130,14 @@ impl<St: Store> Run<St> {
                 self.settle(Verdict::refused(problem), answer).await;
             }
             Closed::Unused | Closed::Failed(_) => self.settle(verdict, answer).await,
+        }
+    }
+
+    /// Rolls back, and goes on when that takes too long: the client waits, and the record does not depend on it.
+    async fn roll_back(&self, open: &dyn Open) {
+        let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
+        if rolled_back.await.is_err() {
+            tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
         }
     }
 

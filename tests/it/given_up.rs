@@ -1,4 +1,4 @@
-//! What a handler leaves lying when it is done: statements that still run, guards inside its body.
+//! What a handler leaves lying when it is done: statements that still run, guards inside its body or in nobody's hands.
 
 use std::time::Duration;
 
@@ -41,8 +41,9 @@ impl Shop {
         Router::new()
             .route("/export", post(export))
             .route("/impatient/{status}", post(impatient))
+            .route("/keep", post(keep))
             .route("/pay", post(pay))
-            .layer(IdempotencyLayer::new(self.store.clone()).anonymous(true))
+            .layer(IdempotencyLayer::new(self.store.clone()).anonymous(true).record_deadline(Duration::from_secs(1)))
             .with_state(self.store.clone())
     }
 }
@@ -118,4 +119,19 @@ async fn a_statement_given_up_by_its_handler_does_not_keep_the_writer() {
         let next = send(&router, keyed("/pay", "l"), "").await;
         assert_eq!((next.status.as_u16(), next.problem()), (201, None), "{path}: the writer is not free");
     }
+}
+
+/// Never gives its connection back.
+async fn keep(State(store): State<SqliteStore>, operation: Operation) -> Response {
+    let mut transaction = operation.transaction(&store).await.unwrap();
+    std::mem::forget(transaction.connection().await.unwrap());
+    StatusCode::PAYMENT_REQUIRED.into_response()
+}
+
+/// The file's write lock is lost with the guard, but not the client. Fails when `finish` waits for a rollback for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_never_dropped_leaves_its_client_an_answer() {
+    let shop = Shop::new().await;
+    let answer = timeout(Duration::from_secs(20), send(&shop.router(), keyed("/keep", "k"), "")).await;
+    assert_eq!(answer.expect("an answer").status, 402);
 }
