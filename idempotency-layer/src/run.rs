@@ -125,8 +125,9 @@ impl<St: Store> Run<St> {
                 self.roll_back(&*open).await;
                 self.settle(verdict, answer).await;
             }
-            // Whatever the handler made of the error: nothing was written, and a retry may get its transaction.
-            Closed::Failed(problem) if verdict.is_server_error() => {
+            // Whatever the handler made of the error: nothing was written, and a retry may get its transaction. Unless it
+            // says for itself what its answer means, as one does that has had an effect elsewhere.
+            Closed::Failed(problem) if verdict.is_server_error() && !verdict.is_declared => {
                 self.settle(Verdict::refused(problem), answer).await;
             }
             Closed::Unused | Closed::Failed(_) => self.settle(verdict, answer).await,
@@ -224,6 +225,8 @@ struct Verdict<RB: Body, E> {
     step: Step,
     answer: Result<Response<ResponseBody<RB>>, E>,
     is_success: bool,
+    /// Whether the handler has said which [`Outcome`] it is.
+    is_declared: bool,
 }
 
 impl<RB: Body, E> Verdict<RB, E> {
@@ -232,7 +235,7 @@ impl<RB: Body, E> Verdict<RB, E> {
             Ran::Answered(parts, collected) => (parts, collected),
             Ran::Failed(error) => {
                 let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, answer: Err(error), is_success: false };
+                return Self { step, answer: Err(error), is_success: false, is_declared: false };
             }
             Ran::Panicked => {
                 tracing::error!("a keyed handler panicked; its outcome is unknown");
@@ -261,12 +264,14 @@ impl<RB: Body, E> Verdict<RB, E> {
             (Settlement::Record, Some(completion)) => Step::Complete(completion),
             (settlement, _) => Step::without_response(settlement),
         };
-        Self { step, answer: Ok(Response::from_parts(parts, body)), is_success }
+        let is_declared = declared.is_some();
+        Self { step, answer: Ok(Response::from_parts(parts, body)), is_success, is_declared }
     }
 
     /// A run that did nothing and answers with a problem: its key is free.
     fn refused(problem: Problem) -> Self {
-        Self { step: Step::Release, answer: Ok(crate::refusal::refusal(problem, None)), is_success: false }
+        let answer = Ok(crate::refusal::refusal(problem, None));
+        Self { step: Step::Release, answer, is_success: false, is_declared: false }
     }
 
     fn is_server_error(&self) -> bool {

@@ -5,9 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use idempotency_layer::{IdempotencyLayer, MemoryStore, StoreError, StoreErrorKind};
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use http::StatusCode;
+use idempotency_layer::{
+    IdempotencyLayer, MemoryStore, Operation, Outcome, SqliteStore, StoreError, StoreErrorKind, UnknownOutcome,
+};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_tests::stores::sqlite_in;
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 
@@ -84,4 +92,26 @@ async fn claims_without_an_answer_do_not_pile_up() {
         sleep(Duration::from_secs(120)).await;
         assert_eq!(Handle::current().metrics().num_alive_tasks(), before, "{with:?}: some never end");
     }
+}
+
+/// Had an effect elsewhere before it asked for its transaction, and says so.
+async fn declares(State(store): State<Hooked<SqliteStore>>, operation: Operation) -> Response {
+    assert!(operation.transaction(&store).await.is_err());
+    let mut response = StatusCode::BAD_GATEWAY.into_response();
+    response.extensions_mut().insert(Outcome::Unknown);
+    response
+}
+
+/// Fails when `finish` answers for a handler without a transaction that has said what its answer means.
+#[tokio::test]
+async fn a_run_that_got_no_transaction_is_held_when_its_handler_says_that_its_outcome_is_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = Fails::new(Verb::Begin, 1, Some(StoreErrorKind::Unavailable));
+    let store = Hooked::new(sqlite_in(&folder).await, hook);
+    let layer = IdempotencyLayer::new(store.clone()).anonymous(true).unknown_outcome(UnknownOutcome::Hold);
+    let router = Router::new().route("/pay", post(declares)).layer(layer).with_state(store);
+    let answer = send(&router, keyed("/pay", "k"), "").await;
+    assert_eq!((answer.status.as_u16(), answer.problem()), (502, None));
+    let retry = send(&router, keyed("/pay", "k"), "").await;
+    assert_eq!((retry.status.as_u16(), retry.problem()), (409, Some("outcome-unknown")));
 }
