@@ -13,7 +13,6 @@ mod ledger;
 mod payment;
 
 use std::error::Error;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,7 +36,7 @@ use crate::payment::{Order, Payment};
 struct Options {
     /// Where to listen; port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8080")]
-    listen: SocketAddr,
+    listen: String,
     /// Where records and ledger live: `memory` or `sqlite:PATH`.
     #[arg(long, default_value = "memory")]
     store: StoreOption,
@@ -104,13 +103,14 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
         .lease(options.lease)
         .tracker(runs.clone())
         .validate()?;
-    let app = Router::new().route("/payments", post(pay)).route("/ledger", get(show)).layer(layer).with_state(ledger);
+    let app =
+        Router::new().route("/payments", post(pay)).route("/ledger", get(show)).route_layer(layer).with_state(ledger);
 
-    let listener = tokio::net::TcpListener::bind(options.listen).await?;
+    let bound = tokio::net::TcpListener::bind(&options.listen).await;
+    let listener = bound.map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, app).with_graceful_shutdown(stopped(signal(SignalKind::terminate())?)).await?;
-    // No new runs; those under way finish, also the ones whose clients have gone.
-    runs.close();
+    axum::serve(listener, app).with_graceful_shutdown(stopped(signal(SignalKind::terminate())?, runs.clone())).await?;
+    // The runs under way finish, also those whose clients have gone.
     runs.wait().await;
     Ok(())
 }
@@ -172,11 +172,12 @@ impl IntoResponse for Failure {
     }
 }
 
-/// SIGINT or SIGTERM.
-async fn stopped(mut terminate: Signal) {
+/// SIGINT or SIGTERM. From then on there are no new runs.
+async fn stopped(mut terminate: Signal, runs: TaskTracker) {
     tokio::select! {
         Some(()) = terminate.recv() => {}
         Ok(()) = tokio::signal::ctrl_c() => {}
         else => std::future::pending().await,
     }
+    runs.close();
 }

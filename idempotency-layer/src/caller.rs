@@ -2,8 +2,8 @@
 //!
 //! - With [`principal`](crate::IdempotencyLayer::principal), the principal is part of the record's id. Two principals
 //!   never meet, and a rotated token changes nothing.
-//! - Without it, the credential headers are hashed into a *second* fingerprint: the same request with other credentials
-//!   is refused with `caller-changed` and never answered with somebody else's response.
+//! - Without it, or where it names nobody, the credential headers are hashed into a *second* fingerprint: the same
+//!   request with other credentials is refused with `caller-changed` and never answered with somebody else's response.
 //! - Credentials that change with each request (a signature, a DPoP proof) would make every retry look like another
 //!   caller. Without a principal they are refused at the first request, not surprised at the first retry.
 
@@ -22,8 +22,8 @@ pub(crate) type PrincipalOf = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync
 /// What is known of a request's caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// The service named one, or said that there is none; goes into the record's id.
-    Principal(Option<String>),
+    /// The service named one; goes into the record's id.
+    Principal(String),
     /// The credentials as they came; goes into the second fingerprint.
     Credentials { any: bool },
     /// The credentials change with each request, and nobody said whose they are.
@@ -31,8 +31,8 @@ pub(crate) enum Caller {
 }
 
 pub(crate) fn caller(principal: Option<&PrincipalOf>, credentials: &[HeaderName], parts: &Parts) -> Caller {
-    if let Some(principal) = principal {
-        return Caller::Principal(principal(parts));
+    if let Some(principal) = principal.and_then(|principal| principal(parts)) {
+        return Caller::Principal(principal);
     }
     if changes_per_request(&parts.headers) {
         return Caller::PerRequest;
@@ -127,6 +127,16 @@ mod tests {
         for value in ["Bearer Signature", "Basic Zm9v", "SignatureX a"] {
             assert_ne!(caller(None, &[], &parts("authorization", value)), Caller::PerRequest, "{value}");
         }
+    }
+
+    /// Fails when `caller` takes nobody for a principal.
+    #[test]
+    fn where_the_principal_is_nobody_credentials_tell_callers_apart() {
+        let nobody: PrincipalOf = Arc::new(|_| None);
+        let of = |name, value| caller(Some(&nobody), &default_credentials(), &parts(name, value));
+        assert_eq!(of("authorization", "Bearer one"), Caller::Credentials { any: true });
+        assert_eq!(of("accept", "one"), Caller::Credentials { any: false });
+        assert_eq!(of("dpop", "proof"), Caller::PerRequest);
     }
 
     /// Fails when `caller_fingerprint` hashes credentials under a principal.

@@ -68,7 +68,7 @@ async fn beat(store: impl Store, lease: Lease, mut since: Instant, lost: Cancell
                 return;
             }
             Ok(Err(error)) => {
-                tracing::warn!(error = %error, kind = ?error.kind(), "a lease could not be renewed; trying again");
+                tracing::warn!(error = error.cause(), kind = ?error.kind(), "a lease could not be renewed; trying again");
                 due = Instant::now() + period / RETRIES_PER_PERIOD;
             }
             Err(_) => due = Instant::now(),

@@ -5,20 +5,23 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, Method};
-use idempotency_shared::KeyLimit;
+use idempotency_shared::{IdempotencyKey, KeyLimit};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
 use crate::config::{Config, ConfigError};
 use crate::fingerprint::RequestFingerprint;
-use crate::hash::HashSecret;
+use crate::hash::{HashSecret, record_id};
 use crate::service::{Idempotency, Shared};
-use crate::store::{Store, UnknownOutcome};
+use crate::store::{RecordId, Store, UnknownOutcome};
 
 /// Wraps a service so that each `Idempotency-Key` runs once.
 ///
 /// With its defaults a POST without a key is refused, every other method passes untouched, a key means its request for
 /// 24 hours, and a dead process keeps a key for 30 seconds.
+///
+/// The inner service takes a `Request<RequestBody<B>>` where the outer one takes a `Request<B>`, and is `Clone + Send +
+/// 'static`, since each run has one of its own. Runs are tasks of the tokio runtime that the call is polled on.
 ///
 /// Clones, and all services made by one layer, share its limits and its tracker.
 ///
@@ -52,13 +55,13 @@ impl<St: Store> IdempotencyLayer<St> {
         self.set(|config| config.scope = scope.into())
     }
 
-    /// Says whose key it is, from what the layers outside this one have authenticated; `None` is nobody. Two
-    /// principals never meet. Default: unset, and the [credentials](Self::credentials) are compared instead.
+    /// Says whose key it is, from what the layers outside this one have authenticated. Two principals never meet.
+    /// Default: unset. Where it is unset or names nobody, the [credentials](Self::credentials) are compared.
     pub fn principal(self, principal: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.set(|config| config.principal = Some(Arc::new(principal)))
     }
 
-    /// The headers that tell callers apart while no [`principal`](Self::principal) is set. Default: `authorization`,
+    /// The headers that tell callers apart where no [`principal`](Self::principal) does. Default: `authorization`,
     /// `cookie`, `x-api-key`.
     pub fn credentials(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.set(|config| config.credentials = names.into_iter().collect())
@@ -159,13 +162,22 @@ impl<St: Store> IdempotencyLayer<St> {
         self.set(|config| config.record_deadline = deadline)
     }
 
-    /// Tracks the runs, so that a shutdown can await them. Once it is closed the service is draining: new keyed
-    /// requests are refused with 503. Default: a tracker of the layer's own.
+    /// Tracks the runs, so that a shutdown can await them; it is [`tokio_util::task::TaskTracker`]. Once it is closed the
+    /// service is draining: new keyed requests are refused with 503. Default: a tracker of the layer's own.
+    ///
+    /// To shut down: close the tracker, let the server end, wait for the tracker, drop the store.
     pub fn tracker(self, tracker: TaskTracker) -> Self {
         Self { tracker, shared: Arc::default(), ..self }
     }
 
-    /// Checks the settings as a whole.
+    /// The id of the record for a key, as it stands in the store and in the `record` member of a problem: what an
+    /// operator needs who knows the key and the principal.
+    #[must_use]
+    pub fn record_id(&self, principal: Option<&str>, key: &IdempotencyKey) -> RecordId {
+        record_id(&self.config.secret, &self.config.scope, principal, key.as_str())
+    }
+
+    /// Checks the settings as a whole. Without this, [`layer`](Layer::layer) panics with the same words.
     ///
     /// # Errors
     ///

@@ -125,6 +125,7 @@ impl fmt::Debug for Operation {
             .field("scope", &self.inner.scope)
             .field("key", &self.inner.key)
             .field("attempt", &self.inner.attempt)
+            .field("record", &self.inner.lease.record)
             .finish_non_exhaustive()
     }
 }

@@ -155,7 +155,7 @@ impl<St: Store> Run<St> {
         let committed = match timeout_at(deadline, open.complete(lease, completion)).await {
             Ok(Ok(commit)) => Some(commit),
             Ok(Err(error)) => {
-                tracing::warn!(error = %error, kind = ?error.kind(), "a commit got no answer");
+                tracing::warn!(error = error.cause(), kind = ?error.kind(), "a commit got no answer");
                 confirm(open, lease, deadline).await
             }
             Err(_) => confirm(open, lease, deadline + shared.config.record_deadline).await,
@@ -164,8 +164,14 @@ impl<St: Store> Run<St> {
         let problem = match committed {
             Some(Commit::Committed) => None,
             Some(Commit::Fenced) => Some(Problem::lease_lost()),
-            Some(Commit::Lost) => Some(Problem::transaction_lost()),
-            Some(Commit::Aborted) => Some(Problem::transaction_failed()),
+            Some(Commit::Lost) => {
+                tracing::error!(operation = ?operation, "the transaction was ended by other hands than the layer's");
+                Some(Problem::transaction_lost())
+            }
+            Some(Commit::Aborted) => {
+                tracing::warn!(operation = ?operation, "the transaction took too long, or met a conflict");
+                Some(Problem::transaction_failed())
+            }
             None => Some(Problem::store_unavailable()),
         };
         // Nothing of it is in the database, so the key is free at once.
@@ -194,6 +200,10 @@ impl<St: Store> Run<St> {
         let mut settled = std::pin::pin!(settle(&shared.store, operation.lease(), &step));
         let written = timeout_at(deadline, &mut settled).await;
         tracing::debug!(operation = ?operation, written = ?written, "a run has ended");
+        if matches!(step, Step::Hold) {
+            let record = operation.record();
+            tracing::warn!(operation = ?operation, %record, "the outcome is unknown; the key is held for an operator");
+        }
         let is_lost = match written {
             Ok(Some(Write::Done)) => false,
             Ok(Some(Write::Fenced)) => true,

@@ -154,8 +154,8 @@ where
             tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
             return Ok(shared.refuse(Problem::principal_required()));
         }
-        Caller::Principal(None) | Caller::Credentials { any: false } => shared.warn_of_anonymous(),
-        Caller::Principal(Some(_)) | Caller::Credentials { any: true } => {}
+        Caller::Credentials { any: false } => shared.warn_of_anonymous(),
+        Caller::Principal(_) | Caller::Credentials { any: true } => {}
     }
     let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
         Ok(intake) => intake,
@@ -217,7 +217,7 @@ where
         Ok(Claim::Reused) => Problem::key_reused(),
         Ok(Claim::CallerChanged) => Problem::caller_changed(),
         Err(error) => {
-            tracing::error!(scope = %shared.config.scope, error = %error, kind = ?error.kind(), "a claim failed");
+            tracing::error!(scope = %shared.config.scope, error = error.cause(), kind = ?error.kind(), "a claim failed");
             match error.kind() {
                 StoreErrorKind::Corrupt | StoreErrorKind::Newer => Problem::record_unreadable(),
                 _ => {
@@ -244,7 +244,7 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
         };
         match claim {
             Err(error) if error.kind() == StoreErrorKind::Unavailable && first_sent.elapsed() < RESEND_CLAIMS_FOR => {
-                tracing::debug!(error = %error, "a claim got no answer and is sent again");
+                tracing::debug!(error = error.cause(), "a claim got no answer and is sent again");
                 sleep(RESEND_PAUSE).await;
             }
             claim => return (sent, claim),
@@ -259,7 +259,7 @@ impl<St: Store> Shared<St> {
     fn claim_request(&self, parts: &Parts, body: &Bytes, caller: &Caller, key: &IdempotencyKey) -> ClaimRequest {
         let config = &self.config;
         let principal = match caller {
-            Caller::Principal(principal) => principal.as_deref(),
+            Caller::Principal(principal) => Some(&**principal),
             Caller::Credentials { .. } | Caller::PerRequest => None,
         };
         ClaimRequest {
@@ -279,8 +279,8 @@ impl<St: Store> Shared<St> {
         if !self.config.anonymous && !self.warned_of_anonymous.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 scope = %self.config.scope,
-                "a keyed request carries no credentials, so that all such callers share their keys; \
-                 set a principal, or `.anonymous(true)` if that is meant"
+                "a keyed request carries no credentials and has no principal, so that all such callers share their \
+                 keys; name one, or say `.anonymous(true)` if that is meant"
             );
         }
     }

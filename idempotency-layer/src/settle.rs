@@ -38,11 +38,11 @@ pub(crate) async fn settle(store: &impl Store, lease: &Lease, step: &Step) -> Op
         match timeout(SEND_AGAIN_AFTER, write(store, lease, step)).await {
             Ok(Ok(write)) => return Some(write),
             Ok(Err(error)) if matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Newer) => {
-                tracing::error!(error = %error, kind = ?error.kind(), "a record cannot be written");
+                tracing::error!(error = error.cause(), kind = ?error.kind(), "a record cannot be written");
                 return None;
             }
             Ok(Err(error)) => {
-                tracing::warn!(error = %error, kind = ?error.kind(), "a record could not be written; trying again");
+                tracing::warn!(error = error.cause(), kind = ?error.kind(), "a record could not be written; trying again");
             }
             Err(_) => tracing::warn!("the write of a record got no answer; sending it again"),
         }

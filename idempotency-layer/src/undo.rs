@@ -38,7 +38,9 @@ async fn undo(store: impl Store, request: ClaimRequest) {
         match give_back(&store, &request).await {
             // Fenced means that it is somebody else's by now, which is as good.
             Ok(Write::Done | Write::Fenced) => return,
-            Err(error) => tracing::debug!(error = %error, "a claim without an answer could not be taken back yet"),
+            Err(error) => {
+                tracing::debug!(error = error.cause(), "a claim without an answer could not be taken back yet")
+            }
         }
     }
 }

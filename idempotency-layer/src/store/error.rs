@@ -38,6 +38,11 @@ impl StoreError {
         Self { kind, source: Some(source.into()) }
     }
 
+    /// Itself, for a log that shows the causes with the error.
+    pub(crate) fn cause(&self) -> &(dyn Error + 'static) {
+        self
+    }
+
     /// What went wrong.
     #[must_use]
     pub const fn kind(&self) -> StoreErrorKind {

@@ -16,6 +16,9 @@ use crate::Clock;
 
 /// A store in memory. Clones share the records.
 ///
+/// It holds every record for its retention, however many there are: 24 h of responses by default. Expired ones leave as
+/// new ones come; there is nothing to sweep.
+///
 /// ```
 /// use idempotency_layer::{IdempotencyLayer, MemoryStore};
 ///

@@ -145,6 +145,10 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// effect. Implementations see to it that the handler's SQL cannot commit on its own, so that there is no effect
 /// without its record either. [`conformance::transactional`](crate::conformance::transactional) checks that on any such
 /// store.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no transactions that effects and records could share",
+    label = "pass the SQL store that the IdempotencyLayer was made with"
+)]
 pub trait TransactionalStore: Store {
     /// What the handler gets. Dropping it rolls back.
     type Transaction: Send + 'static;

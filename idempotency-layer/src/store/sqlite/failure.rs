@@ -6,6 +6,9 @@ use crate::store::{StoreError, StoreErrorKind};
 
 /// The error of a statement on the store's own tables.
 pub(super) fn of_statement(error: Error) -> StoreError {
+    if primary_code(&error) == Some(SQLITE_NOTADB) {
+        return misconfigured("the file is not a SQLite database, or is encrypted");
+    }
     if primary_code(&error) == Some(SQLITE_READONLY) {
         return misconfigured("the database is read-only, and the idempotency store writes a record for every key");
     }
@@ -54,3 +57,4 @@ const OTHER_TABLES: [&str; 3] = ["no column named", "no such column", "already e
 const SQLITE_BUSY: i32 = 5;
 const SQLITE_READONLY: i32 = 8;
 const SQLITE_CONSTRAINT: i32 = 19;
+const SQLITE_NOTADB: i32 = 26;

@@ -59,7 +59,9 @@ impl SqliteStore {
             loop {
                 match store.sweep().await {
                     Ok(removed) => tracing::debug!(removed, "swept idempotency records"),
-                    Err(error) => tracing::warn!(%error, "idempotency records were not swept; the next sweep may"),
+                    Err(error) => {
+                        tracing::warn!(error = error.cause(), "idempotency records were not swept; the next sweep may")
+                    }
                 }
                 tokio::time::sleep(pause).await;
             }
