@@ -124,6 +124,8 @@ impl<St: Store> IdempotencyLayer<St> {
 
     /// How many bytes of request bodies are held at once, over all services of this layer. Default: 64 MiB. More are
     /// refused with 503 before their key is claimed.
+    ///
+    /// A body that comes slowly holds its bytes meanwhile. Bound the time outside, where the server reads.
     pub fn max_buffered(self, bytes: usize) -> Self {
         self.set(|config| config.max_buffered = bytes)
     }
@@ -156,8 +158,8 @@ impl<St: Store> IdempotencyLayer<St> {
         self.set(|config| config.documentation = Some(uri.into()))
     }
 
-    /// How long a finished run waits for the store to take its record before the client is answered all the same; the
-    /// recording goes on. Default: 5 s; at most 24 h.
+    /// How long a request waits for a claim that the store does not answer, and a finished run for the store to take its
+    /// record before the client is answered all the same; the recording goes on. Default: 5 s; at most 24 h.
     pub fn record_deadline(self, deadline: Duration) -> Self {
         self.set(|config| config.record_deadline = deadline)
     }

@@ -19,7 +19,8 @@ use crate::store::UnknownOutcome;
 
 /// What a response says about the run, for the key.
 ///
-/// Put one into the response's extensions to overrule the table in the [module docs](self):
+/// Put one into the response's extensions to overrule the table in the [module docs](self). In a transaction, anything
+/// but [`Record`](Self::Record) rolls back, whatever the status says:
 ///
 /// ```
 /// use http::{Response, StatusCode};

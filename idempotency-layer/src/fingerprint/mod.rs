@@ -7,7 +7,8 @@
 //! Clients that write the same request anew for each attempt may not write the same bytes. For them the body can count
 //! as [JSON](RequestFingerprint::canonical_json) or, with the feature `multipart`, by its parts.
 //!
-//! Scheme and authority do not count: HTTP/1.1 sends them in another place than HTTP/2 does.
+//! Scheme and authority do not count: HTTP/1.1 sends them in another place than HTTP/2 does. A service that tells tenants
+//! apart by their host names it in the principal, or the scope.
 
 mod json;
 #[cfg(feature = "multipart")]

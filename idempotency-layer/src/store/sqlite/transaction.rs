@@ -26,6 +26,14 @@ use super::open::{Ending, Open};
 
 /// A handler's transaction. Dropping it rolls back.
 ///
+/// - While it is open, nobody else writes to the file: other claims and renewals wait. Make no network call inside.
+/// - It ends after [`max_transaction`](super::SqliteStore::max_transaction) at the latest, but not under a
+///   [`ConnectionGuard`]: one that is held across other work suspends that limit, and one that is never dropped stops
+///   every write to the file. Take a guard for a statement, as below.
+/// - COMMIT and ROLLBACK are the layer's. The handler's own COMMIT rolls back.
+/// - It opens a connection of its own, so that no `PRAGMA` or temporary table of one handler is met by another. What it
+///   writes into an attached database is committed with it but, in the write-ahead log, not atomically after a crash.
+///
 /// ```no_run
 /// # use idempotency_layer::SqliteTransaction;
 /// async fn place(transaction: &mut SqliteTransaction) -> sqlx::Result<()> {
@@ -42,7 +50,8 @@ pub struct SqliteTransaction {
 }
 
 impl SqliteTransaction {
-    /// The connection, until the guard is dropped. Keep the guard for a statement or a few, not for the whole run.
+    /// The connection, until the guard is dropped. Keep the guard for a statement or a few, not for the whole run and not
+    /// across an `.await` on anything else.
     ///
     /// # Errors
     ///
