@@ -14,6 +14,7 @@ use idempotency_shared::{IDEMPOTENCY_KEY, KeyLimit};
 use crate::caller::{PrincipalOf, default_credentials};
 use crate::fingerprint::RequestFingerprint;
 use crate::hash::HashSecret;
+use crate::replay::HeaderRules;
 use crate::store::{LapsePolicy, UnknownOutcome};
 
 /// The settings of one layer.
@@ -36,6 +37,7 @@ pub(crate) struct Config {
     pub(crate) max_attempts: u32,
     pub(crate) unknown: UnknownOutcome,
     pub(crate) fingerprint: RequestFingerprint,
+    pub(crate) header_rules: HeaderRules,
     pub(crate) secret: HashSecret,
     pub(crate) documentation: Option<String>,
     pub(crate) record_deadline: Duration,
@@ -112,6 +114,7 @@ impl Default for Config {
             max_attempts: 5,
             unknown: UnknownOutcome::default(),
             fingerprint: RequestFingerprint::default(),
+            header_rules: HeaderRules::default(),
             secret: HashSecret::default(),
             documentation: None,
             record_deadline: Duration::from_secs(5),

@@ -146,6 +146,19 @@ impl<St: Store> IdempotencyLayer<St> {
         self.set(|config| config.fingerprint = fingerprint)
     }
 
+    /// Headers that replays repeat although they speak of one moment, as `date` or `set-cookie` do. Default: none.
+    /// Hop-by-hop fields are never repeated.
+    pub fn always_store(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.set(|config| config.header_rules.always = names.into_iter().collect())
+    }
+
+    /// Headers that replays do not repeat, beside hop-by-hop fields, `date`, `age`, `server`, `set-cookie`,
+    /// `www-authenticate`, `alt-svc`, trace and request ids, and rate limits. Default: none. Outweighs
+    /// [`always_store`](Self::always_store).
+    pub fn never_store(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.set(|config| config.header_rules.never = names.into_iter().collect())
+    }
+
     /// Hashes record ids and fingerprints under a secret, so that nobody who reads the store can confirm a guessed key
     /// or body. Default: unset. All processes on one store need the same secret; with another one every key is new.
     pub fn hash_secret(self, secret: impl AsRef<[u8]>) -> Self {

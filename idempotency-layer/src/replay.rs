@@ -2,12 +2,16 @@
 //!
 //! The first client gets all of them. The record keeps those that a retry must see again; the others are set anew by
 //! whatever sends the replay, or would do harm there: a second session cookie, another request's id.
+//!
+//! 1. Hop-by-hop fields (RFC 9110, section 7.6.1), and those that `Connection` names, are never kept. `trailer` is not
+//!    among them: trailers are part of the answer, and over HTTP/1.1 it is what announces them.
+//! 2. Then the layer's own lists decide: what it keeps [always](crate::IdempotencyLayer::always_store), and what it
+//!    keeps [never](crate::IdempotencyLayer::never_store).
+//! 3. Fields of one moment, one connection or one client are not kept: `date`, `age`, `server`, `set-cookie`,
+//!    `www-authenticate`, `alt-svc`, trace and request ids, rate limits. All others are.
 
 use bytes::Bytes;
-use http::header::{
-    AGE, CONNECTION, DATE, HeaderName, PROXY_AUTHENTICATE, SERVER, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE,
-    WWW_AUTHENTICATE,
-};
+use http::header::{CONNECTION, HeaderName};
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body;
@@ -16,9 +20,37 @@ use idempotency_shared::IDEMPOTENT_REPLAYED;
 use crate::body::ResponseBody;
 use crate::store::StoredResponse;
 
-/// What the record keeps of a response.
-pub(crate) fn stored(parts: &Parts, body: Bytes, trailers: Option<HeaderMap>) -> StoredResponse {
-    StoredResponse { status: parts.status, headers: kept(&parts.headers), body, trailers }
+/// What a layer says of single headers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HeaderRules {
+    pub(crate) always: Vec<HeaderName>,
+    pub(crate) never: Vec<HeaderName>,
+}
+
+impl HeaderRules {
+    /// What the record keeps of a response.
+    pub(crate) fn stored(&self, parts: &Parts, body: Bytes, trailers: Option<HeaderMap>) -> StoredResponse {
+        StoredResponse { status: parts.status, headers: self.kept(&parts.headers), body, trailers }
+    }
+
+    fn kept(&self, headers: &HeaderMap) -> HeaderMap {
+        let nominates = headers.contains_key(CONNECTION);
+        // Room for the names only: a map has room for fewer of them than it takes values.
+        let mut kept = HeaderMap::with_capacity(headers.keys_len());
+        for (name, value) in headers {
+            if self.keeps(name) && !(nominates && is_nominated(headers, name)) {
+                kept.append(name.clone(), value.clone());
+            }
+        }
+        kept
+    }
+
+    fn keeps(&self, name: &HeaderName) -> bool {
+        if is_hop_by_hop(name.as_str()) || self.never.contains(name) {
+            return false;
+        }
+        self.always.contains(name) || !is_of_the_moment(name.as_str())
+    }
 }
 
 /// The response that a retry gets.
@@ -30,22 +62,32 @@ pub(crate) fn replay<B: Body>(stored: &StoredResponse) -> Response<ResponseBody<
     response
 }
 
-fn kept(headers: &HeaderMap) -> HeaderMap {
-    let mut kept = HeaderMap::with_capacity(headers.keys_len());
-    for (name, value) in headers {
-        if !(is_never_stored(name) || is_nominated(headers, name)) {
-            kept.append(name.clone(), value.clone());
-        }
-    }
-    kept
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(name, "connection" | "keep-alive" | "proxy-connection" | "te" | "transfer-encoding" | "upgrade")
 }
 
-/// Hop-by-hop by RFC 9110, section 7.6.1, or bound to one moment, one connection or one client. `trailer` is not among
-/// them: trailers are part of the answer, and over HTTP/1.1 it is what announces them.
-fn is_never_stored(name: &HeaderName) -> bool {
-    NEVER_STORED.contains(name)
-        || NEVER_STORED_NAMES.contains(&name.as_str())
-        || NEVER_STORED_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+fn is_of_the_moment(name: &str) -> bool {
+    matches!(
+        name,
+        "age"
+            | "alt-svc"
+            | "baggage"
+            | "date"
+            | "idempotent-replayed"
+            | "proxy-authenticate"
+            | "request-id"
+            | "server"
+            | "set-cookie"
+            | "traceparent"
+            | "traceresponse"
+            | "tracestate"
+            | "www-authenticate"
+            | "x-amzn-trace-id"
+            | "x-cloud-trace-context"
+            | "x-correlation-id"
+            | "x-request-id"
+            | "x-trace-id"
+    ) || ["ratelimit", "x-ratelimit-", "x-b3-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Whether `Connection` names this field.
@@ -55,28 +97,6 @@ fn is_nominated(headers: &HeaderMap, name: &HeaderName) -> bool {
         nominated.any(|nominated| nominated.trim_ascii().eq_ignore_ascii_case(name.as_str().as_bytes()))
     })
 }
-
-const NEVER_STORED: [HeaderName; 10] =
-    [AGE, CONNECTION, DATE, PROXY_AUTHENTICATE, SERVER, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE];
-
-const NEVER_STORED_NAMES: [&str; 14] = [
-    "alt-svc",
-    "keep-alive",
-    "proxy-connection",
-    "traceparent",
-    "tracestate",
-    "traceresponse",
-    "baggage",
-    "x-request-id",
-    "request-id",
-    "x-correlation-id",
-    "x-trace-id",
-    "x-amzn-trace-id",
-    "x-cloud-trace-context",
-    "idempotent-replayed",
-];
-
-const NEVER_STORED_PREFIXES: [&str; 3] = ["ratelimit", "x-ratelimit-", "x-b3-"];
 
 #[cfg(test)]
 mod tests {
@@ -90,7 +110,7 @@ mod tests {
             let value = HeaderValue::from_bytes(value).expect("a header value");
             response.headers_mut().append(*name, value);
         }
-        stored(&response.into_parts().0, Bytes::from_static(b"\x00\xff"), None)
+        HeaderRules::default().stored(&response.into_parts().0, Bytes::from_static(b"\x00\xff"), None)
     }
 
     /// Fails when `kept` inserts instead of appending, or `replay` rebuilds the body.
@@ -113,20 +133,29 @@ mod tests {
         assert_eq!(stored_with(&repeated).headers.len(), 30_000);
     }
 
-    /// Fails when any entry is dropped from the three lists, or `Connection` is not asked.
+    /// Fails when any entry is dropped from the lists, or `Connection` is not asked.
     #[test]
     fn what_belongs_to_the_connection_or_the_moment_is_not_stored() {
         let mut headers: Vec<(&'static str, &'static [u8])> = vec![("x-hop", b"1"), ("connection", b"close, X-Hop")];
-        headers.extend(NEVER_STORED_NAMES.iter().map(|name| (*name, &b"1"[..])));
-        for name in ["age", "date", "proxy-authenticate", "server", "set-cookie", "te", "upgrade"] {
-            headers.push((name, b"1"));
-        }
-        for name in ["transfer-encoding", "www-authenticate", "ratelimit", "ratelimit-policy", "x-ratelimit-limit"] {
-            headers.push((name, b"1"));
-        }
-        headers.push(("x-b3-traceid", b"1"));
-        headers.push(("content-type", b"text/plain"));
+        let names = "age alt-svc baggage date idempotent-replayed keep-alive proxy-authenticate proxy-connection ratelimit \
+                     ratelimit-policy request-id server set-cookie te traceparent traceresponse tracestate \
+                     transfer-encoding upgrade www-authenticate x-amzn-trace-id x-b3-traceid x-cloud-trace-context \
+                     x-correlation-id x-ratelimit-limit x-request-id x-trace-id";
+        headers.extend(names.split(' ').map(|name| (name, &b"1"[..])));
+        headers.extend([("content-type", &b"text/plain"[..]), ("trailer", b"x-sum"), ("x-own", b"1")]);
         let names: Vec<_> = stored_with(&headers).headers.keys().map(|name| name.as_str().to_owned()).collect();
-        assert_eq!(names, ["content-type"]);
+        assert_eq!(names, ["content-type", "trailer", "x-own"]);
+    }
+
+    /// Fails when the layer's lists are not asked, or outweigh the hops.
+    #[test]
+    fn the_layers_own_lists_decide_but_for_hop_by_hop_fields() {
+        let rules = HeaderRules {
+            always: ["date", "connection", "x-both"].map(HeaderName::from_static).to_vec(),
+            never: ["x-own", "x-both"].map(HeaderName::from_static).to_vec(),
+        };
+        let keeps = |name| rules.keeps(&HeaderName::from_static(name));
+        assert!(keeps("date") && keeps("etag"));
+        assert!(!keeps("connection") && !keeps("x-own") && !keeps("x-both") && !keeps("age"));
     }
 }

@@ -14,10 +14,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, response};
+use http::{Request, Response, response};
 use http_body::Body;
 use idempotency_shared::{IdempotencyKey, Problem};
 use tokio::sync::oneshot;
@@ -32,7 +31,7 @@ use crate::heartbeat::Heartbeat;
 use crate::intake::Intake;
 use crate::operation::Operation;
 use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
-use crate::replay::stored;
+use crate::replay::HeaderRules;
 use crate::service::{Admitted, Shared};
 use crate::settle::{Step, settle};
 use crate::store::{Commit, Completion, Lease, Store, StoreErrorKind, Tombstone, Write};
@@ -111,7 +110,7 @@ impl<St: Store> Run<St> {
             unrouted,
             unknown: self.shared.config.unknown,
         };
-        let verdict = Verdict::of(ran, &facts);
+        let verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
         match closed {
             Closed::Transaction(open) if !open.is_back() => {
                 tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
@@ -240,7 +239,7 @@ struct Verdict<RB: Body, E> {
 }
 
 impl<RB: Body, E> Verdict<RB, E> {
-    fn of(ran: Ran<RB, E>, facts: &RunFacts) -> Self {
+    fn of(ran: Ran<RB, E>, facts: &RunFacts, rules: &HeaderRules) -> Self {
         let (parts, collected) = match ran {
             Ran::Answered(parts, collected) => (parts, collected),
             Ran::Failed(error) => {
@@ -261,7 +260,10 @@ impl<RB: Body, E> Verdict<RB, E> {
         let (settlement, completion, body) = match collected {
             Collected::Whole { data, trailers } => {
                 let body = ResponseBody::whole(data.clone(), trailers.clone());
-                (settlement, response_completion(settlement, &parts, data, trailers), body)
+                // Only what is recorded is copied.
+                let completion = (settlement == Settlement::Record)
+                    .then(|| Completion::Response(Arc::new(rules.stored(&parts, data, trailers))));
+                (settlement, completion, body)
             }
             Collected::Unfinished { reason, body } => (settlement, Some(tombstone(reason)), body),
             // A result that nobody has seen whole is no result.
@@ -291,16 +293,6 @@ impl<RB: Body, E> Verdict<RB, E> {
     fn commits(&self) -> bool {
         self.is_success && matches!(self.step, Step::Complete(_))
     }
-}
-
-/// Only what is recorded is copied.
-fn response_completion(
-    settlement: Settlement,
-    parts: &response::Parts,
-    data: Bytes,
-    trailers: Option<HeaderMap>,
-) -> Option<Completion> {
-    (settlement == Settlement::Record).then(|| Completion::Response(Arc::new(stored(parts, data, trailers))))
 }
 
 /// Asks until the deadline what became of a commit. `None`: that could not be established.
