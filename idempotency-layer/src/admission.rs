@@ -7,13 +7,12 @@
 //!
 //! What passes is neither buffered nor copied, and costs no allocation.
 
-use std::sync::Arc;
-
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Method};
 use idempotency_shared::{IdempotencyKey, Problem};
 
 use crate::config::Config;
+use crate::operation::Operation;
 use crate::store::StoreId;
 
 /// What is to be done with a request.
@@ -33,7 +32,7 @@ pub(crate) fn admit(
     if !config.methods.contains(method) || is_grpc(headers) {
         return Admission::Pass;
     }
-    if extensions.get::<Claimed>().is_some_and(|claimed| claimed.holds(store, &config.scope)) {
+    if extensions.get::<Operation>().is_some_and(|operation| operation.holds(store, &config.scope)) {
         return Admission::Pass;
     }
     match IdempotencyKey::from_headers(headers, &config.header, config.key_limit) {
@@ -41,33 +40,6 @@ pub(crate) fn admit(
         Ok(None) if config.require_key => Admission::Refuse(Problem::key_missing()),
         Ok(None) => Admission::Pass,
         Err(error) => Admission::Refuse(error.problem()),
-    }
-}
-
-/// The claims that layers outside hold for a request, in its extensions.
-#[derive(Clone, Debug)]
-pub(crate) struct Claimed {
-    store: StoreId,
-    scope: Arc<str>,
-    outer: Option<Arc<Claimed>>,
-}
-
-impl Claimed {
-    /// Adds a claim to those of the layers outside.
-    pub(crate) fn insert(extensions: &mut Extensions, store: StoreId, scope: Arc<str>) {
-        let outer = extensions.remove::<Self>().map(Arc::new);
-        extensions.insert(Self { store, scope, outer });
-    }
-
-    fn holds(&self, store: StoreId, scope: &str) -> bool {
-        let mut next = Some(self);
-        while let Some(claimed) = next {
-            if claimed.store == store && *claimed.scope == *scope {
-                return true;
-            }
-            next = claimed.outer.as_deref();
-        }
-        false
     }
 }
 
@@ -114,17 +86,5 @@ mod tests {
             assert!(matches!(admitted(&config, request), Admission::Refuse(_)));
         }
         assert!(matches!(admitted(&Config::default(), Request::post("/")), Admission::Refuse(_)));
-    }
-
-    /// Fails when `holds` compares only one of the two, or looks at the innermost claim only.
-    #[test]
-    fn a_claim_counts_for_its_own_store_and_scope() {
-        let (one, two) = (StoreId::random(), StoreId::random());
-        let mut extensions = Extensions::new();
-        Claimed::insert(&mut extensions, one, Arc::from("a"));
-        Claimed::insert(&mut extensions, two, Arc::from("b"));
-        let claimed = extensions.get::<Claimed>().expect("just inserted");
-        assert!(claimed.holds(one, "a") && claimed.holds(two, "b"));
-        assert!(!claimed.holds(one, "b") && !claimed.holds(two, "a"));
     }
 }

@@ -8,6 +8,7 @@ use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
 
+use crate::adopted::Adopted;
 use crate::body::ResponseBody;
 
 pin_project! {
@@ -26,11 +27,11 @@ pin_project! {
     enum Kind<F, B: Body, E> {
         Passed { #[pin] future: F },
         Answered { response: Option<Response<ResponseBody<B>>> },
-        Keyed { future: BoxFuture<Result<Response<ResponseBody<B>>, E>> },
+        Keyed { #[pin] future: Adopted<Answered<B, E>> },
     }
 }
 
-pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type Answered<B, E> = Result<Response<ResponseBody<B>>, E>;
 
 impl<F, B: Body, E> ResponseFuture<F, B, E> {
     pub(crate) fn passed(future: F) -> Self {
@@ -41,7 +42,7 @@ impl<F, B: Body, E> ResponseFuture<F, B, E> {
         Self { inner: Kind::Answered { response: Some(response) } }
     }
 
-    pub(crate) fn keyed(future: BoxFuture<Result<Response<ResponseBody<B>>, E>>) -> Self {
+    pub(crate) fn keyed(future: Adopted<Answered<B, E>>) -> Self {
         Self { inner: Kind::Keyed { future } }
     }
 }
@@ -62,7 +63,7 @@ where
                 Some(response) => Poll::Ready(Ok(response)),
                 None => unreachable!("a future is not polled after its end"),
             },
-            KindProj::Keyed { future } => future.as_mut().poll(cx),
+            KindProj::Keyed { future } => future.poll(cx),
         }
     }
 }

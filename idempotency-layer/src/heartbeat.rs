@@ -4,52 +4,168 @@
 //! lease since the last confirmed renewal *was sent*. A lease that is lost by the clock is renewed all the same: as
 //! long as nobody took over, every renewal that gets through keeps others out.
 //!
-//! The heartbeat is a task of its own, so that a handler that blocks its thread still has one. It ends with its
-//! [`Heartbeat`]: a run that is gone must not hold its key.
+//! A heartbeat is a task of its own, so that a handler that blocks its thread still has one. It begins with the first
+//! renewal: most runs are over before, and all that they cost is a place in the line of one task for all runs of a
+//! layer, which starts those that are due. It ends with its [`Heartbeat`]: a run that is gone must not hold its key.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::operation::Operation;
 use crate::store::{Lease, Renewal, Store};
 
-/// The renewals of one lease.
-pub(crate) struct Heartbeat {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+/// The heartbeats of a layer: those that are due one day, and who starts them.
+#[derive(Debug)]
+pub(crate) struct Heartbeats<St> {
+    store: St,
+    line: Mutex<Line>,
+    /// Wakes the starter, which sleeps for something later.
+    sooner: Notify,
 }
 
-impl Heartbeat {
-    /// Renews a lease that counts from `since`, and fires `lost` when it is lost.
-    pub(crate) fn start(store: impl Store, lease: Lease, since: Instant, lost: CancellationToken) -> Self {
-        let stop = CancellationToken::new();
-        let task = tokio::spawn(beat(store, lease, since, lost, stop.clone()));
-        Self { stop, task }
+#[derive(Debug, Default)]
+struct Line {
+    waiting: BTreeMap<Place, Waiting>,
+    places: u64,
+    /// The task that starts what is due, while there is something to start.
+    starter: Option<Starter>,
+}
+
+#[derive(Debug)]
+struct Starter {
+    task: JoinHandle<()>,
+    wakes_at: Instant,
+}
+
+/// When the first renewal is due, and a number that tells those of one moment apart.
+type Place = (Instant, u64);
+
+#[derive(Debug)]
+struct Waiting {
+    operation: Operation,
+    since: Instant,
+}
+
+impl<St: Store> Heartbeats<St> {
+    pub(crate) fn new(store: St) -> Self {
+        Self { store, line: Mutex::default(), sooner: Notify::new() }
     }
 
-    /// Ends it and waits for a renewal under way, so that none meets the write that follows.
-    pub(crate) async fn stop(mut self) {
-        self.stop.cancel();
-        if timeout(STOP_PATIENCE, &mut self.task).await.is_err() {
-            // `drop` aborts it. A renewal without an answer may still arrive; stores take it in any state.
-            tracing::debug!("a renewal under way did not end in time and was dropped");
+    /// Renews the lease of an operation, which counts from `since`, until the heartbeat ends.
+    pub(crate) fn begin(self: &Arc<Self>, operation: &Operation, since: Instant) -> Heartbeat<St> {
+        let due = since + operation.lease().duration / 3;
+        let mut line = self.lock();
+        line.places += 1;
+        let place = (due, line.places);
+        line.waiting.insert(place, Waiting { operation: operation.clone(), since });
+        match &mut line.starter {
+            // A starter whose runtime has gone is finished; the next one is on ours.
+            Some(starter) if !starter.task.is_finished() => {
+                if due < starter.wakes_at {
+                    starter.wakes_at = due;
+                    self.sooner.notify_one();
+                }
+            }
+            starter => {
+                let task = tokio::spawn(start_what_is_due(Arc::downgrade(self)));
+                *starter = Some(Starter { task, wakes_at: due });
+            }
+        }
+        Heartbeat { heartbeats: Arc::clone(self), place, operation: operation.clone() }
+    }
+
+    /// Starts the heartbeats that are due and says when the next one is. `None`: there is none, and the starter ends.
+    fn start_due(&self, now: Instant) -> Option<Instant> {
+        let mut line = self.lock();
+        while let Some(first) = line.waiting.first_entry().filter(|first| first.key().0 <= now) {
+            let Waiting { operation, since } = first.remove();
+            let stop = CancellationToken::new();
+            let task = tokio::spawn(beat(self.store.clone(), operation.clone(), since, stop.clone()));
+            // Under the lock: whoever finds its place empty finds its heartbeat here.
+            *operation.beating() = Some(Beating { stop, task });
+        }
+        let next = line.waiting.first_key_value().map(|((due, _), _)| *due);
+        match (next, &mut line.starter) {
+            (Some(next), Some(starter)) => starter.wakes_at = next,
+            (_, starter) => *starter = None,
+        }
+        next
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        // What is done under the lock leaves the line whole at each step.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn start_what_is_due<St: Store>(heartbeats: Weak<Heartbeats<St>>) {
+    loop {
+        let Some(heartbeats) = heartbeats.upgrade() else { return };
+        let Some(next) = heartbeats.start_due(Instant::now()) else { return };
+        tokio::select! {
+            () = sleep_until(next) => {}
+            () = heartbeats.sooner.notified() => {}
         }
     }
 }
 
-impl Drop for Heartbeat {
+/// The renewals of one lease; dropped, they end.
+#[derive(Debug)]
+pub(crate) struct Heartbeat<St: Store> {
+    heartbeats: Arc<Heartbeats<St>>,
+    place: Place,
+    operation: Operation,
+}
+
+impl<St: Store> Heartbeat<St> {
+    /// Ends it and waits for a renewal under way, so that none meets the write that follows.
+    pub(crate) async fn stop(self) {
+        let Some(mut beating) = self.leave() else { return };
+        beating.stop.cancel();
+        if timeout(STOP_PATIENCE, &mut beating.task).await.is_err() {
+            // A renewal without an answer may still arrive; stores take it in any state.
+            tracing::debug!("a renewal under way did not end in time and was dropped");
+        }
+    }
+
+    /// Leaves the line, or takes the heartbeat out of the operation.
+    fn leave(&self) -> Option<Beating> {
+        let waiting = self.heartbeats.lock().waiting.remove(&self.place);
+        if waiting.is_some() { None } else { self.operation.beating().take() }
+    }
+}
+
+impl<St: Store> Drop for Heartbeat<St> {
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
+}
+
+/// A heartbeat that has begun; dropped, it ends.
+#[derive(Debug)]
+pub(crate) struct Beating {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Beating {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn beat(store: impl Store, lease: Lease, mut since: Instant, lost: CancellationToken, stop: CancellationToken) {
+async fn beat(store: impl Store, operation: Operation, mut since: Instant, stop: CancellationToken) {
+    let lease: &Lease = operation.lease();
     let period = lease.duration / 3;
     let mut due = since + period;
     loop {
-        let wait = until_lost(sleep_until(due), since + lease.duration, &lost);
+        let wait = until_lost(sleep_until(due), since + lease.duration, &operation);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -57,14 +173,14 @@ async fn beat(store: impl Store, lease: Lease, mut since: Instant, lost: Cancell
         }
         let sent = Instant::now();
         // A store that never answers is asked again; a reply that comes later than a lease is of no use.
-        let renewal = timeout(lease.duration, store.renew(&lease));
-        match until_lost(renewal, since + lease.duration, &lost).await {
+        let renewal = timeout(lease.duration, store.renew(lease));
+        match until_lost(renewal, since + lease.duration, &operation).await {
             Ok(Ok(Renewal::Renewed { queued })) => {
                 since = sent + queued;
                 due = since + period;
             }
             Ok(Ok(Renewal::Fenced)) => {
-                lost.cancel();
+                operation.lose();
                 return;
             }
             Ok(Err(error)) => {
@@ -76,13 +192,13 @@ async fn beat(store: impl Store, lease: Lease, mut since: Instant, lost: Cancell
     }
 }
 
-/// Awaits a future, and fires `lost` if the deadline passes before it is there.
-async fn until_lost<T>(future: impl Future<Output = T>, deadline: Instant, lost: &CancellationToken) -> T {
+/// Awaits a future, and tells that the key is lost if the deadline passes before it is there.
+async fn until_lost<T>(future: impl Future<Output = T>, deadline: Instant, operation: &Operation) -> T {
     tokio::pin!(future);
     tokio::select! {
         biased;
         value = &mut future => return value,
-        () = sleep_until(deadline), if !lost.is_cancelled() => lost.cancel(),
+        () = sleep_until(deadline), if !operation.is_lost() => operation.lose(),
     }
     future.await
 }

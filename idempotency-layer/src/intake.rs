@@ -23,8 +23,8 @@ use crate::body::poll_bytes;
 pub(crate) struct Intake {
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
-    /// Given back when the run is over.
-    pub(crate) buffered: Option<OwnedSemaphorePermit>,
+    /// Given back with the intake, when the run is over.
+    _buffered: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads a body of at most `cap` bytes, while `budget` has room for it.
@@ -68,7 +68,7 @@ pub(crate) async fn read<B: Body>(
     if announced.is_some_and(|length| length != bytes as u64) {
         return Err(Problem::body_unreadable());
     }
-    Ok(Intake { body: joined.finish(), trailers, buffered })
+    Ok(Intake { body: joined.finish(), trailers, _buffered: buffered })
 }
 
 /// The frames so far. A single one is passed on as it is; several are copied together.

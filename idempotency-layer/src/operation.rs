@@ -1,11 +1,13 @@
 //! What a handler knows of its run: which key, which attempt, whether it still holds the key, and its transaction.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use idempotency_shared::IdempotencyKey;
 use tokio_util::sync::CancellationToken;
 
+use crate::heartbeat::Beating;
 use crate::store::{Begin, Lease, RecordId, StoreId, TransactionalStore};
 use crate::transaction::{Opening, Slot, TransactionError, TransactionErrorKind, TransactionGuard};
 
@@ -33,8 +35,14 @@ struct Inner {
     attempt: u32,
     lease: Lease,
     store: StoreId,
-    lost: CancellationToken,
+    lost: AtomicBool,
+    /// Made when somebody asks for it, which few handlers do.
+    cancellation: OnceLock<CancellationToken>,
+    /// Empty before the first renewal, and after the run.
+    beating: Mutex<Option<Beating>>,
     slot: Slot,
+    /// The operation of a layer outside, where there is one.
+    outer: Option<Operation>,
 }
 
 impl Operation {
@@ -44,9 +52,21 @@ impl Operation {
         attempt: u32,
         lease: Lease,
         store: StoreId,
-        lost: CancellationToken,
+        outer: Option<Operation>,
     ) -> Self {
-        Self { inner: Arc::new(Inner { key, scope, attempt, lease, store, lost, slot: Slot::default() }) }
+        let inner = Inner {
+            key,
+            scope,
+            attempt,
+            lease,
+            store,
+            lost: AtomicBool::new(false),
+            cancellation: OnceLock::new(),
+            beating: Mutex::default(),
+            slot: Slot::default(),
+            outer,
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The key, as the client chose it. It stays inside the service: what goes to others is derived from it.
@@ -76,7 +96,12 @@ impl Operation {
     /// Fires when the key is lost to another holder, or must be taken for lost. Stop then: another run may have begun.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.inner.lost
+        let token = self.inner.cancellation.get_or_init(CancellationToken::new);
+        // Asked after the token is there: whoever loses the key at this moment finds the token, or is found here.
+        if self.is_lost() {
+            token.cancel();
+        }
+        token
     }
 
     /// Opens the transaction of this run in the layer's own store. What is written through it and the record of the
@@ -110,6 +135,34 @@ impl Operation {
         }
     }
 
+    pub(crate) fn is_lost(&self) -> bool {
+        self.inner.lost.load(Ordering::SeqCst)
+    }
+
+    /// The key is lost, or must be taken for lost.
+    pub(crate) fn lose(&self) {
+        self.inner.lost.store(true, Ordering::SeqCst);
+        if let Some(token) = self.inner.cancellation.get() {
+            token.cancel();
+        }
+    }
+
+    pub(crate) fn beating(&self) -> MutexGuard<'_, Option<Beating>> {
+        self.inner.beating.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this or a layer outside has claimed the key in this store and scope.
+    pub(crate) fn holds(&self, store: StoreId, scope: &str) -> bool {
+        let mut next = Some(self);
+        while let Some(operation) = next {
+            if operation.inner.store == store && *operation.inner.scope == *scope {
+                return true;
+            }
+            next = operation.inner.outer.as_ref();
+        }
+        false
+    }
+
     pub(crate) fn lease(&self) -> &Lease {
         &self.inner.lease
     }
@@ -127,5 +180,41 @@ impl fmt::Debug for Operation {
             .field("attempt", &self.inner.attempt)
             .field("record", &self.inner.lease.record)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::LeaseId;
+
+    fn operation(store: StoreId, scope: &str, outer: Option<Operation>) -> Operation {
+        let lease =
+            Lease { record: RecordId::from_bytes([0; 32]), id: LeaseId::random(), duration: Duration::from_secs(1) };
+        Operation::new(IdempotencyKey::random(), Arc::from(scope), 1, lease, store, outer)
+    }
+
+    /// Fails when `holds` compares only one of the two, or looks at the innermost claim only.
+    #[test]
+    fn a_claim_counts_for_its_own_store_and_scope() {
+        let (one, two) = (StoreId::random(), StoreId::random());
+        let inner = operation(two, "b", Some(operation(one, "a", None)));
+        assert!(inner.holds(one, "a") && inner.holds(two, "b"));
+        assert!(!inner.holds(one, "b") && !inner.holds(two, "a"));
+    }
+
+    /// Fails when `cancellation` does not ask again once its token is there, or `lose` does not tell the token.
+    #[test]
+    fn a_lost_key_fires_the_token_whoever_comes_first() {
+        for asked_before in [true, false] {
+            let operation = operation(StoreId::random(), "a", None);
+            let before = asked_before.then(|| operation.cancellation().clone());
+            assert!(before.as_ref().is_none_or(|token| !token.is_cancelled()));
+            operation.lose();
+            assert!(operation.cancellation().is_cancelled());
+            assert!(before.is_none_or(|token| token.is_cancelled()));
+        }
     }
 }

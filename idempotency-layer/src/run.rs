@@ -21,14 +21,11 @@ use http_body::Body;
 use idempotency_shared::{IdempotencyKey, Problem};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::admission::Claimed;
 use crate::body::{RequestBody, ResponseBody};
 use crate::collect::{Collected, collect, uncollectable};
 use crate::heartbeat::Heartbeat;
-use crate::intake::Intake;
 use crate::operation::Operation;
 use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
 use crate::replay::HeaderRules;
@@ -41,10 +38,10 @@ use crate::transaction::{Closed, Open};
 type Answer<RB, E> = oneshot::Sender<Result<Response<ResponseBody<RB>>, E>>;
 
 /// A run whose key is claimed.
-pub(crate) struct Run<St> {
+pub(crate) struct Run<St: Store> {
     shared: Arc<Shared<St>>,
     operation: Operation,
-    heartbeat: Heartbeat,
+    heartbeat: Heartbeat<St>,
 }
 
 impl<St: Store> Run<St> {
@@ -55,11 +52,11 @@ impl<St: Store> Run<St> {
         attempt: u32,
         since: Instant,
         key: IdempotencyKey,
+        outer: Option<Operation>,
     ) -> Self {
-        let lost = CancellationToken::new();
-        let heartbeat = Heartbeat::start(shared.store.clone(), lease, since, lost.clone());
         let scope = Arc::clone(&shared.config.scope);
-        let operation = Operation::new(key, scope, attempt, lease, shared.store.identity(), lost);
+        let operation = Operation::new(key, scope, attempt, lease, shared.store.identity(), outer);
+        let heartbeat = shared.heartbeats.begin(&operation, since);
         Self { shared, operation, heartbeat }
     }
 
@@ -68,9 +65,8 @@ impl<St: Store> Run<St> {
         self,
         mut inner: Svc,
         mut parts: Parts,
-        intake: Intake,
+        mut admitted: Admitted,
         answer: Answer<RB, Svc::Error>,
-        admitted: Admitted,
     ) where
         Svc: Service<Request<RequestBody<B>>, Response = Response<RB>>,
         B: Body,
@@ -79,9 +75,9 @@ impl<St: Store> Run<St> {
         tracing::debug!(operation = ?self.operation, "a run begins");
         let method = parts.method.clone();
         let unrouted = is_unrouted(&parts);
-        Claimed::insert(&mut parts.extensions, self.shared.store.identity(), Arc::clone(&self.shared.config.scope));
         parts.extensions.insert(self.operation.clone());
-        let request = Request::from_parts(parts, RequestBody::read(intake.body, intake.trailers));
+        let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
+        let request = Request::from_parts(parts, body);
         let cap = self.shared.config.max_response_body;
         let handler = async move {
             let (parts, body) = inner.call(request).await?.into_parts();
@@ -98,7 +94,8 @@ impl<St: Store> Run<St> {
             Err(_) => Ran::Panicked,
         };
         self.finish(ran, unrouted, answer).await;
-        drop((intake.buffered, admitted));
+        // Until here: a run that is not over counts against the layer's bounds.
+        drop(admitted);
     }
 
     /// Writes what the policy says of a run, and answers.
@@ -206,7 +203,7 @@ impl<St: Store> Run<St> {
         let is_lost = match written {
             Ok(Some(Write::Done)) => false,
             Ok(Some(Write::Fenced)) => true,
-            Ok(None) | Err(_) => operation.cancellation().is_cancelled(),
+            Ok(None) | Err(_) => operation.is_lost(),
         };
         // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
         let response = if is_lost && is_result { Ok(shared.refuse(Problem::lease_lost())) } else { response };

@@ -12,6 +12,7 @@
 //!                         handler ─► collect ─► policy ─► settle (the record) ─► the client's answer
 //! ```
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -30,14 +31,16 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use crate::admission::{Admission, admit};
-use crate::adopted::Adopted;
+use crate::adopted::{Adopted, Claiming};
 use crate::body::{RequestBody, ResponseBody};
 use crate::caller::{Caller, caller, caller_fingerprint};
 use crate::config::Config;
 use crate::fingerprint::Fingerprinted;
 use crate::future::ResponseFuture;
 use crate::hash::record_id;
+use crate::heartbeat::Heartbeats;
 use crate::intake::{self, Intake};
+use crate::operation::Operation;
 use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::Run;
@@ -66,17 +69,19 @@ pub(crate) struct Shared<St> {
     buffered: Arc<Semaphore>,
     /// Of claims that are being taken back, as many as may run.
     undoing: Arc<Semaphore>,
+    pub(crate) heartbeats: Arc<Heartbeats<St>>,
     tracker: TaskTracker,
     documentation: Option<HeaderValue>,
     warned_of_anonymous: AtomicBool,
 }
 
-impl<St> Shared<St> {
+impl<St: Store> Shared<St> {
     pub(crate) fn new(store: St, config: Config, tracker: TaskTracker) -> Self {
         Self {
             running: Arc::new(Semaphore::new(config.max_running)),
             buffered: Arc::new(Semaphore::new(config.max_buffered)),
             undoing: Arc::new(Semaphore::new(config.max_running)),
+            heartbeats: Arc::new(Heartbeats::new(store.clone())),
             documentation: config.documentation_link(),
             store,
             config,
@@ -122,7 +127,8 @@ where
                 // The service that was polled ready is the one that is called; its clone waits for the next request.
                 let clone = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, clone);
-                ResponseFuture::keyed(Box::pin(keyed(Arc::clone(shared), ready, request, key)))
+                let shared = Arc::clone(shared);
+                ResponseFuture::keyed(Adopted::new(|claiming| keyed(shared, ready, request, key, claiming)))
             }
         }
     }
@@ -134,6 +140,7 @@ async fn keyed<Svc, St, B, RB>(
     inner: Svc,
     request: Request<B>,
     key: IdempotencyKey,
+    claiming: Claiming,
 ) -> Result<Response<ResponseBody<RB>>, Svc::Error>
 where
     Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
@@ -170,13 +177,15 @@ where
         return Ok(shared.refuse(Problem::draining()));
     }
     let request = shared.claim_request(&parts, &intake.body, &caller, &key);
-    let admitted = Admitted { _running: permit, _tracked: tracked };
-    Adopted::new(claimed(Arc::clone(&shared), inner, request, parts, intake, key, admitted)).await
+    let admitted = Admitted { key, intake, _running: permit, _tracked: tracked };
+    claimed(shared, inner, request, parts, admitted, claiming).await
 }
 
-/// What a run holds of the layer's bounds until it is over.
+/// What a run is of, and what it holds of the layer's bounds until it is over.
 #[derive(Debug)]
 pub(crate) struct Admitted {
+    pub(crate) key: IdempotencyKey,
+    pub(crate) intake: Intake,
     _running: OwnedSemaphorePermit,
     _tracked: TaskTrackerToken,
 }
@@ -186,10 +195,9 @@ async fn claimed<Svc, St, B, RB>(
     shared: Arc<Shared<St>>,
     inner: Svc,
     request: ClaimRequest,
-    parts: Parts,
-    intake: Intake,
-    key: IdempotencyKey,
+    mut parts: Parts,
     admitted: Admitted,
+    claiming: Claiming,
 ) -> Result<Response<ResponseBody<RB>>, Svc::Error>
 where
     Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
@@ -201,12 +209,16 @@ where
     RB::Data: Send,
     RB::Error: Send,
 {
+    claiming.begin();
     let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
     let problem = match claim {
         Ok(Claim::Acquired(acquired)) => {
             let (answer, answered) = oneshot::channel();
-            let run = Run::new(shared, request.lease, acquired.attempt, sent + acquired.queued, key);
-            tokio::spawn(run.drive(inner, parts, intake, answer, admitted).in_current_span());
+            let outer = parts.extensions.remove::<Operation>();
+            let key = admitted.key.clone();
+            let run = Run::new(shared, request.lease, acquired.attempt, sent + acquired.queued, key, outer);
+            tokio::spawn(run.drive(inner, parts, admitted, answer).in_current_span());
+            claiming.end();
             // A run that ends without an answer was aborted: nobody knows what it did.
             return answered.await.unwrap_or_else(|_| Ok(refusal(Problem::handler_panicked(), None)));
         }
@@ -238,9 +250,14 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
     let first_sent = Instant::now();
     loop {
         let sent = Instant::now();
-        let claim = match timeout_at(first_sent + patience, store.claim(request)).await {
-            Ok(claim) => claim,
-            Err(_) => return (sent, Err(StoreError::new(StoreErrorKind::Unavailable))),
+        let mut claim = pin!(store.claim(request));
+        // Stores in memory answer at once, and need no timer.
+        let claim = match poll_once(claim.as_mut()).await {
+            Poll::Ready(claim) => claim,
+            Poll::Pending => match timeout_at(first_sent + patience, claim).await {
+                Ok(claim) => claim,
+                Err(_) => return (sent, Err(StoreError::new(StoreErrorKind::Unavailable))),
+            },
         };
         match claim {
             Err(error) if error.kind() == StoreErrorKind::Unavailable && first_sent.elapsed() < RESEND_CLAIMS_FOR => {
@@ -250,6 +267,10 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
             claim => return (sent, claim),
         }
     }
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
+    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
 const RESEND_CLAIMS_FOR: Duration = Duration::from_millis(250);
