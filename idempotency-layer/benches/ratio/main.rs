@@ -9,8 +9,10 @@
 //! 256 bytes in, 512 bytes out, a current-thread runtime, the memory store. The last lines printed are the ratios of the
 //! medians; absolute times say more of the machine than of the layer.
 
+#[path = "../payment.rs"]
+mod payment;
+
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -19,12 +21,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use criterion::Criterion;
 use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Full};
-use idempotency_layer::{Idempotency, IdempotencyLayer, MemoryStore, RequestBody, ResponseBody};
+use http_body_util::BodyExt;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
-use tower::util::{ServiceFn, service_fn};
-use tower::{Layer, Service, ServiceExt};
+
+use crate::payment::{call, handle, layered, request};
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args().sample_size(60);
@@ -137,41 +138,6 @@ fn hash(fields: &[&[u8]]) -> [u8; 32] {
 
 fn keys(runs: u64) -> Vec<HeaderValue> {
     (0..runs).map(|at| HeaderValue::try_from(format!("key-{at:08}")).expect("a header value")).collect()
-}
-
-fn request(key: HeaderValue) -> Request<Full<Bytes>> {
-    static BODY: [u8; 256] = [b'x'; 256];
-    let mut request = Request::new(Full::new(Bytes::from_static(&BODY)));
-    *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = http::Uri::from_static("/payments");
-    request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
-    request.headers_mut().insert("idempotency-key", key);
-    request
-}
-
-async fn handle<B>(_: Request<B>) -> Response<Full<Bytes>> {
-    static BODY: [u8; 512] = [b'y'; 512];
-    let mut response = Response::new(Full::new(Bytes::from_static(&BODY)));
-    response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
-    response
-}
-
-type Handler = fn(Request<RequestBody<Full<Bytes>>>) -> HandlerFuture;
-type HandlerFuture = std::pin::Pin<Box<dyn Future<Output = Result<Response<Full<Bytes>>, Infallible>> + Send>>;
-
-fn layered() -> Idempotency<ServiceFn<Handler>, MemoryStore> {
-    let handler: Handler = |request| Box::pin(async move { Ok(handle(request).await) });
-    IdempotencyLayer::new(MemoryStore::new()).anonymous(true).layer(service_fn(handler))
-}
-
-async fn call<S>(service: &mut S, key: HeaderValue) -> Response<ResponseBody<Full<Bytes>>>
-where
-    S: Service<Request<Full<Bytes>>, Response = Response<ResponseBody<Full<Bytes>>>, Error = Infallible>,
-{
-    match service.ready().await {
-        Ok(service) => service.call(request(key)).await.unwrap_or_else(|never| match never {}),
-        Err(never) => match never {},
-    }
 }
 
 /// The median that criterion has just written down, in nanoseconds.
