@@ -125,7 +125,7 @@ pub(crate) struct Heartbeat<St: Store> {
 
 impl<St: Store> Heartbeat<St> {
     /// Ends it and waits for a renewal under way, so that none meets the write that follows.
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(&self) {
         let Some(mut beating) = self.leave() else { return };
         beating.stop.cancel();
         if timeout(STOP_PATIENCE, &mut beating.task).await.is_err() {

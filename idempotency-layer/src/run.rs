@@ -10,19 +10,23 @@
 //!    rollback.
 //! 5. The client is answered. Only what the store has confirmed is answered as success.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use http::request::Parts;
-use http::{Request, Response, response};
+use http::{Method, Request, Response, response};
 use http_body::Body;
-use idempotency_shared::{IdempotencyKey, Problem};
+use idempotency_shared::Problem;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower_service::Service;
+use tracing::Instrument;
 
+use crate::adopted::poll_once;
 use crate::body::{RequestBody, ResponseBody};
 use crate::collect::{Collected, collect, uncollectable};
 use crate::heartbeat::Heartbeat;
@@ -34,104 +38,132 @@ use crate::settle::{Step, settle};
 use crate::store::{Commit, Completion, Lease, Store, StoreErrorKind, Tombstone, Write};
 use crate::transaction::{Closed, Open};
 
-/// Where a run's answer goes; its receiver is gone when the client is.
-type Answer<RB, E> = oneshot::Sender<Result<Response<ResponseBody<RB>>, E>>;
+/// What a run answers.
+pub(crate) type Answer<RB, E> = Result<Response<ResponseBody<RB>>, E>;
 
 /// A run whose key is claimed.
-pub(crate) struct Run<St: Store> {
+///
+/// It is moved into its task, and with it all that it waits for: what is large and seldom is in a box.
+pub(crate) struct Run<St: Store, RB: Body, E> {
     shared: Arc<Shared<St>>,
     operation: Operation,
     heartbeat: Heartbeat<St>,
+    unrouted: bool,
+    /// Its receiver is gone when the client is.
+    answer: Option<oneshot::Sender<Answer<RB, E>>>,
+    /// Held to the end: a run that is not over counts against the layer's bounds.
+    _admitted: Admitted,
 }
 
-impl<St: Store> Run<St> {
-    /// The run of a lease that counts from `since`.
-    pub(crate) fn new(
-        shared: Arc<Shared<St>>,
-        lease: Lease,
-        attempt: u32,
-        since: Instant,
-        key: IdempotencyKey,
-        outer: Option<Operation>,
-    ) -> Self {
-        let scope = Arc::clone(&shared.config.scope);
-        let operation = Operation::new(key, scope, attempt, lease, shared.store.identity(), outer);
-        let heartbeat = shared.heartbeats.begin(&operation, since);
-        Self { shared, operation, heartbeat }
-    }
+/// Calls the handler, and leaves it to a task of its own. The lease counts from `since`.
+pub(crate) fn start<St, Svc, B, RB>(
+    shared: Arc<Shared<St>>,
+    mut inner: Svc,
+    mut parts: Parts,
+    mut admitted: Admitted,
+    held: Held,
+) -> oneshot::Receiver<Answer<RB, Svc::Error>>
+where
+    St: Store,
+    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>>,
+    Svc::Future: Send + 'static,
+    Svc::Error: Send + 'static,
+    B: Body,
+    RB: Body + Send + 'static,
+    RB::Data: Send,
+    RB::Error: Send,
+{
+    let Held { lease, attempt, since } = held;
+    let (scope, store) = (Arc::clone(&shared.config.scope), shared.store.identity());
+    let outer = parts.extensions.remove::<Operation>();
+    let operation = Operation::new(admitted.key.clone(), scope, attempt, lease, store, outer);
+    tracing::debug!(operation = ?operation, "a run begins");
+    let heartbeat = shared.heartbeats.begin(&operation, since);
+    let (answer, answered) = oneshot::channel();
+    let unrouted = is_unrouted(&parts);
+    let method = parts.method.clone();
+    parts.extensions.insert(operation.clone());
+    let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
+    let request = Request::from_parts(parts, body);
+    // A service that panics is not called again: it is the run's own.
+    let call = catch_unwind(AssertUnwindSafe(|| inner.call(request)));
+    let run = Run { shared, operation, heartbeat, unrouted, answer: Some(answer), _admitted: admitted };
+    tokio::spawn(run.drive(call, method).in_current_span());
+    answered
+}
 
-    /// Calls the handler and sees it through to the record and the answer.
-    pub(crate) async fn drive<Svc, B, RB>(
-        self,
-        mut inner: Svc,
-        mut parts: Parts,
-        mut admitted: Admitted,
-        answer: Answer<RB, Svc::Error>,
-    ) where
-        Svc: Service<Request<RequestBody<B>>, Response = Response<RB>>,
-        B: Body,
-        RB: Body,
+/// A lease as the store gave it.
+pub(crate) struct Held {
+    pub(crate) lease: Lease,
+    pub(crate) attempt: u32,
+    pub(crate) since: Instant,
+}
+
+impl<St: Store, RB: Body, E> Run<St, RB, E> {
+    /// Sees the handler through to the record and the answer.
+    async fn drive<F>(self, call: std::thread::Result<F>, method: Method)
+    where
+        F: Future<Output = Result<Response<RB>, E>>,
     {
-        tracing::debug!(operation = ?self.operation, "a run begins");
-        let method = parts.method.clone();
-        let unrouted = is_unrouted(&parts);
-        parts.extensions.insert(self.operation.clone());
-        let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
-        let request = Request::from_parts(parts, body);
         let cap = self.shared.config.max_response_body;
-        let handler = async move {
-            let (parts, body) = inner.call(request).await?.into_parts();
-            let collected = match uncollectable(&method, &parts) {
-                Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
-                None => collect(body, cap).await,
-            };
-            Ok((parts, collected))
+        let ran = match call {
+            // A handler that panics is dropped here with all it held, so nothing half done is seen again.
+            Ok(call) => {
+                AssertUnwindSafe(async move {
+                    let (parts, body) = call.await?.into_parts();
+                    let collected = match uncollectable(&method, &parts) {
+                        Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
+                        None => collect(body, cap).await,
+                    };
+                    Ok((parts, collected))
+                })
+                .catch_unwind()
+                .await
+            }
+            Err(panic) => Err(panic),
         };
-        // A handler that panics is dropped here with all it held, so nothing half done is seen again.
-        let ran = match AssertUnwindSafe(handler).catch_unwind().await {
+        let ran = match ran {
             Ok(Ok((parts, collected))) => Ran::Answered(parts, collected),
             Ok(Err(error)) => Ran::Failed(error),
             Err(_) => Ran::Panicked,
         };
-        self.finish(ran, unrouted, answer).await;
-        // Until here: a run that is not over counts against the layer's bounds.
-        drop(admitted);
+        self.finish(ran).await;
     }
 
     /// Writes what the policy says of a run, and answers.
-    async fn finish<RB: Body, E>(self, ran: Ran<RB, E>, unrouted: bool, answer: Answer<RB, E>) {
+    async fn finish(self, ran: Ran<RB, E>) {
         let closed = self.operation.slot().close();
         let facts = RunFacts {
             attempt: self.operation.attempt(),
             gave_transaction: matches!(closed, Closed::Transaction(_)),
-            unrouted,
+            unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
         };
-        let verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
+        let mut verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
         match closed {
-            Closed::Transaction(open) if !open.is_back() => {
-                tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
-                // It may be inside the body, and whoever waits for it here would wait for a client that is not served.
-                drop(verdict);
-                self.roll_back(&*open).await;
-                self.settle(Verdict::refused(Problem::transaction_lost()), answer).await;
+            Closed::Transaction(open) if verdict.commits() && open.is_back() => {
+                return Box::pin(self.commit(open, verdict)).await;
             }
-            Closed::Transaction(open) if verdict.commits() => self.commit(&*open, verdict, answer).await,
             Closed::Transaction(open) => {
-                self.roll_back(&*open).await;
-                self.settle(verdict, answer).await;
+                if !open.is_back() {
+                    tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                    // It may be inside the body that the answer holds, and whoever waits for it would wait for ever.
+                    verdict = Verdict::refused(Problem::transaction_lost());
+                }
+                Box::pin(self.roll_back(open)).await;
             }
             // Whatever the handler made of the error: nothing was written, and a retry may get its transaction. Unless it
             // says for itself what its answer means, as one does that has had an effect elsewhere.
             Closed::Failed(problem) if verdict.is_server_error() && !verdict.is_declared => {
-                self.settle(Verdict::refused(problem), answer).await;
+                verdict = Verdict::refused(problem);
             }
-            Closed::Unused | Closed::Failed(_) => self.settle(verdict, answer).await,
+            Closed::Unused | Closed::Failed(_) => {}
         }
+        self.settle(verdict).await;
     }
 
     /// Rolls back, and goes on when that takes too long: the client waits, and the record does not depend on it.
-    async fn roll_back(&self, open: &dyn Open) {
+    async fn roll_back(&self, open: Box<dyn Open>) {
         let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
         if rolled_back.await.is_err() {
             tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
@@ -139,22 +171,23 @@ impl<St: Store> Run<St> {
     }
 
     /// Records and commits in the handler's transaction.
-    async fn commit<RB: Body, E>(self, open: &dyn Open, verdict: Verdict<RB, E>, answer: Answer<RB, E>) {
-        let Self { shared, operation, heartbeat } = self;
+    async fn commit(mut self, open: Box<dyn Open>, verdict: Verdict<RB, E>) {
         // A renewal that comes between would conflict with the very row that is about to be written.
-        heartbeat.stop().await;
+        self.heartbeat.stop().await;
+        let (shared, operation) = (Arc::clone(&self.shared), self.operation.clone());
         let lease = operation.lease();
         let Step::Complete(completion) = &verdict.step else {
             unreachable!("only a completion commits");
         };
-        let deadline = Instant::now() + shared.config.record_deadline;
+        let patience = shared.config.record_deadline;
+        let deadline = Instant::now() + patience;
         let committed = match timeout_at(deadline, open.complete(lease, completion)).await {
             Ok(Ok(commit)) => Some(commit),
             Ok(Err(error)) => {
                 tracing::warn!(error = error.cause(), kind = ?error.kind(), "a commit got no answer");
-                confirm(open, lease, deadline).await
+                confirm(&*open, lease, deadline).await
             }
-            Err(_) => confirm(open, lease, deadline + shared.config.record_deadline).await,
+            Err(_) => confirm(&*open, lease, deadline + patience).await,
         };
         tracing::debug!(operation = ?operation, commit = ?committed, "a run's transaction has ended");
         let problem = match committed {
@@ -172,10 +205,7 @@ impl<St: Store> Run<St> {
         };
         // Nothing of it is in the database, so the key is free at once.
         if matches!(committed, Some(Commit::Lost | Commit::Aborted)) {
-            let released = timeout_at(
-                Instant::now() + shared.config.record_deadline,
-                settle(&shared.store, lease, &Step::Release),
-            );
+            let released = timeout_at(Instant::now() + patience, settle(&shared.store, lease, &Step::Release));
             if released.await.is_err() {
                 tracing::warn!(operation = ?operation, "a key could not be freed; its lease will lapse");
             }
@@ -184,17 +214,21 @@ impl<St: Store> Run<St> {
             None => verdict.answer,
             Some(problem) => Ok(shared.refuse(problem)),
         };
-        send(answer, response);
+        self.send(response);
     }
 
     /// Writes the record by itself, and answers.
-    async fn settle<RB: Body, E>(self, verdict: Verdict<RB, E>, answer: Answer<RB, E>) {
-        let Self { shared, operation, heartbeat } = self;
-        let Verdict { step, answer: response, .. } = verdict;
-        let is_result = matches!(step, Step::Complete(_));
-        let deadline = Instant::now() + shared.config.record_deadline;
-        let mut settled = std::pin::pin!(settle(&shared.store, operation.lease(), &step));
-        let written = timeout_at(deadline, &mut settled).await;
+    async fn settle(mut self, verdict: Verdict<RB, E>) {
+        let Verdict { step, answer, .. } = verdict;
+        let (shared, operation) = (Arc::clone(&self.shared), self.operation.clone());
+        let mut settled = pin!(settle(&shared.store, operation.lease(), &step));
+        let written = match poll_once(settled.as_mut()).await {
+            Poll::Ready(written) => Ok(written),
+            Poll::Pending => {
+                let deadline = Instant::now() + shared.config.record_deadline;
+                Box::pin(timeout_at(deadline, settled.as_mut())).await
+            }
+        };
         tracing::debug!(operation = ?operation, written = ?written, "a run has ended");
         if matches!(step, Step::Hold) {
             let record = operation.record();
@@ -206,15 +240,21 @@ impl<St: Store> Run<St> {
             Ok(None) | Err(_) => operation.is_lost(),
         };
         // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
-        let response = if is_lost && is_result { Ok(shared.refuse(Problem::lease_lost())) } else { response };
-        send(answer, response);
+        let is_result = matches!(step, Step::Complete(_));
+        let response = if is_lost && is_result { Ok(shared.refuse(Problem::lease_lost())) } else { answer };
+        self.send(response);
         if written.is_err() {
             tracing::error!(operation = ?operation, "answered before the record was confirmed; going on to write it");
             let written = settled.await;
             tracing::info!(operation = ?operation, written = ?written, "a late record was decided");
         }
-        // Until here: a run whose record is not written yet still keeps others out.
-        drop(heartbeat);
+        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
+    }
+
+    fn send(&mut self, response: Answer<RB, E>) {
+        if self.answer.take().is_none_or(|answer| answer.send(response).is_err()) {
+            tracing::debug!("the client of a run has gone; its retry gets the record");
+        }
     }
 }
 
@@ -316,12 +356,6 @@ fn is_unrouted(parts: &Parts) -> bool {
 #[cfg(not(feature = "axum"))]
 fn is_unrouted(_: &Parts) -> bool {
     false
-}
-
-fn send<RB: Body, E>(answer: Answer<RB, E>, response: Result<Response<ResponseBody<RB>>, E>) {
-    if answer.send(response).is_err() {
-        tracing::debug!("the client of a run has gone; its retry gets the record");
-    }
 }
 
 const CONFIRM_PAUSE: Duration = Duration::from_millis(50);

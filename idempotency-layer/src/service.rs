@@ -12,7 +12,7 @@
 //!                         handler ─► collect ─► policy ─► settle (the record) ─► the client's answer
 //! ```
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -23,15 +23,14 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use idempotency_shared::{IdempotencyKey, Problem};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower_service::Service;
-use tracing::Instrument;
 
 use crate::admission::{Admission, admit};
-use crate::adopted::{Adopted, Claiming};
+use crate::adopted::{Adopted, Claiming, poll_once};
 use crate::body::{RequestBody, ResponseBody};
 use crate::caller::{Caller, caller, caller_fingerprint};
 use crate::config::Config;
@@ -40,10 +39,9 @@ use crate::future::ResponseFuture;
 use crate::hash::record_id;
 use crate::heartbeat::Heartbeats;
 use crate::intake::{self, Intake};
-use crate::operation::Operation;
 use crate::refusal::refusal;
 use crate::replay::replay;
-use crate::run::Run;
+use crate::run::{self, Held};
 use crate::store::{Claim, ClaimRequest, Lease, LeaseId, Store, StoreError, StoreErrorKind};
 use crate::undo;
 
@@ -178,7 +176,21 @@ where
     }
     let request = shared.claim_request(&parts, &intake.body, &caller, &key);
     let admitted = Admitted { key, intake, _running: permit, _tracked: tracked };
-    claimed(shared, inner, request, parts, admitted, claiming).await
+
+    // From here on the client may go: what it has asked for is done all the same.
+    claiming.begin();
+    let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
+    let acquired = match claim {
+        Ok(Claim::Acquired(acquired)) => acquired,
+        Ok(Claim::Recorded(response)) => return Ok(replay(&response)),
+        Ok(other) => return Ok(shared.refuse(refused(&other, &request))),
+        Err(error) => return Ok(shared.refuse(shared.claim_failed(&error, request))),
+    };
+    let held = Held { lease: request.lease, attempt: acquired.attempt, since: sent + acquired.queued };
+    let answered = run::start(shared, inner, parts, admitted, held);
+    claiming.end();
+    // A run that ends without an answer was aborted: nobody knows what it did.
+    answered.await.unwrap_or_else(|_| Ok(refusal(Problem::handler_panicked(), None)))
 }
 
 /// What a run is of, and what it holds of the layer's bounds until it is over.
@@ -190,56 +202,16 @@ pub(crate) struct Admitted {
     _tracked: TaskTrackerToken,
 }
 
-/// Claims the key and, as its holder, runs. Goes on without the client.
-async fn claimed<Svc, St, B, RB>(
-    shared: Arc<Shared<St>>,
-    inner: Svc,
-    request: ClaimRequest,
-    mut parts: Parts,
-    admitted: Admitted,
-    claiming: Claiming,
-) -> Result<Response<ResponseBody<RB>>, Svc::Error>
-where
-    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
-    Svc::Future: Send + 'static,
-    Svc::Error: Send + 'static,
-    St: Store,
-    B: Body + Send + 'static,
-    RB: Body + Send + 'static,
-    RB::Data: Send,
-    RB::Error: Send,
-{
-    claiming.begin();
-    let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
-    let problem = match claim {
-        Ok(Claim::Acquired(acquired)) => {
-            let (answer, answered) = oneshot::channel();
-            let outer = parts.extensions.remove::<Operation>();
-            let key = admitted.key.clone();
-            let run = Run::new(shared, request.lease, acquired.attempt, sent + acquired.queued, key, outer);
-            tokio::spawn(run.drive(inner, parts, admitted, answer).in_current_span());
-            claiming.end();
-            // A run that ends without an answer was aborted: nobody knows what it did.
-            return answered.await.unwrap_or_else(|_| Ok(refusal(Problem::handler_panicked(), None)));
-        }
-        Ok(Claim::Recorded(response)) => return Ok(replay(&response)),
-        Ok(Claim::InFlight { age }) => Problem::in_flight(age),
-        Ok(Claim::Unavailable(tombstone)) => Problem::response_unavailable(tombstone.status),
-        Ok(Claim::Held) => Problem::outcome_unknown(request.lease.record.to_string()),
-        Ok(Claim::Reused) => Problem::key_reused(),
-        Ok(Claim::CallerChanged) => Problem::caller_changed(),
-        Err(error) => {
-            tracing::error!(scope = %shared.config.scope, error = error.cause(), kind = ?error.kind(), "a claim failed");
-            match error.kind() {
-                StoreErrorKind::Corrupt | StoreErrorKind::Newer => Problem::record_unreadable(),
-                _ => {
-                    undo::spawn(shared.store.clone(), request, &shared.undoing);
-                    Problem::store_unavailable()
-                }
-            }
-        }
-    };
-    Ok(shared.refuse(problem))
+/// Why a key that is somebody else's is not run.
+fn refused(claim: &Claim, request: &ClaimRequest) -> Problem {
+    match claim {
+        Claim::InFlight { age } => Problem::in_flight(*age),
+        Claim::Unavailable(tombstone) => Problem::response_unavailable(tombstone.status),
+        Claim::Held => Problem::outcome_unknown(request.lease.record.to_string()),
+        Claim::Reused => Problem::key_reused(),
+        Claim::CallerChanged => Problem::caller_changed(),
+        Claim::Acquired(_) | Claim::Recorded(_) => unreachable!("these are answered otherwise"),
+    }
 }
 
 /// Claims, and says when the claim that was answered had been sent.
@@ -254,7 +226,7 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
         // Stores in memory answer at once, and need no timer.
         let claim = match poll_once(claim.as_mut()).await {
             Poll::Ready(claim) => claim,
-            Poll::Pending => match timeout_at(first_sent + patience, claim).await {
+            Poll::Pending => match Box::pin(timeout_at(first_sent + patience, claim)).await {
                 Ok(claim) => claim,
                 Err(_) => return (sent, Err(StoreError::new(StoreErrorKind::Unavailable))),
             },
@@ -267,10 +239,6 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
             claim => return (sent, claim),
         }
     }
-}
-
-async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
 const RESEND_CLAIMS_FOR: Duration = Duration::from_millis(250);
@@ -293,6 +261,18 @@ impl<St: Store> Shared<St> {
             caller: caller_fingerprint(&config.secret, caller, &config.credentials, &parts.headers),
             retention: config.retention,
             policy: config.lapse_policy(),
+        }
+    }
+
+    /// What a claim that got no answer means to its client; it is taken back where it may have been made.
+    fn claim_failed(&self, error: &StoreError, request: ClaimRequest) -> Problem {
+        tracing::error!(scope = %self.config.scope, error = error.cause(), kind = ?error.kind(), "a claim failed");
+        match error.kind() {
+            StoreErrorKind::Corrupt | StoreErrorKind::Newer => Problem::record_unreadable(),
+            _ => {
+                undo::spawn(self.store.clone(), request, &self.undoing);
+                Problem::store_unavailable()
+            }
         }
     }
 
