@@ -40,18 +40,15 @@ pub(crate) fn caller(principal: Option<&PrincipalOf>, credentials: &[HeaderName]
     Caller::Credentials { any: credentials.iter().any(|name| parts.headers.contains_key(name)) }
 }
 
-/// The second fingerprint: of the credentials, or of nothing where the principal says it all.
+/// The second fingerprint: of the credentials, or of nothing where there are none or the principal says it all.
 pub(crate) fn caller_fingerprint(
     secret: &HashSecret,
-    caller: &Caller,
     credentials: &[HeaderName],
-    headers: &HeaderMap,
+    headers: Option<&HeaderMap>,
 ) -> CallerFingerprint {
     let mut hasher = FieldHasher::new(secret, "idempotency caller v1");
-    if matches!(caller, Caller::Credentials { .. }) {
-        for name in credentials {
-            hasher.field(name.as_str().as_bytes()).header(headers, name);
-        }
+    for (name, headers) in credentials.iter().filter_map(|name| Some((name, headers?))) {
+        hasher.field(name.as_str().as_bytes()).header(headers, name);
     }
     CallerFingerprint::from_bytes(hasher.finish())
 }
@@ -67,7 +64,7 @@ fn changes_per_request(headers: &HeaderMap) -> bool {
         let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
         PER_REQUEST_SCHEMES.iter().any(|known| scheme.eq_ignore_ascii_case(known))
     });
-    signed || PER_REQUEST_HEADERS.iter().any(|name| headers.contains_key(*name))
+    signed || PER_REQUEST_HEADERS.iter().any(|name| headers.contains_key(name))
 }
 
 /// `Authorization` schemes whose value is made anew for each request: AWS Signature Version 4, DPoP (RFC 9449), Digest
@@ -75,7 +72,8 @@ fn changes_per_request(headers: &HeaderMap) -> bool {
 const PER_REQUEST_SCHEMES: [&[u8]; 4] = [b"AWS4-HMAC-SHA256", b"DPoP", b"Digest", b"Signature"];
 
 /// Headers that carry such a value by themselves: a DPoP proof (RFC 9449), HTTP Message Signatures (RFC 9421).
-const PER_REQUEST_HEADERS: [&str; 2] = ["dpop", "signature-input"];
+static PER_REQUEST_HEADERS: [HeaderName; 2] =
+    [HeaderName::from_static("dpop"), HeaderName::from_static("signature-input")];
 
 #[cfg(test)]
 mod tests {
@@ -88,9 +86,7 @@ mod tests {
     }
 
     fn fingerprint(parts: &Parts) -> CallerFingerprint {
-        let credentials = default_credentials();
-        let caller = caller(None, &credentials, parts);
-        caller_fingerprint(&HashSecret::default(), &caller, &credentials, &parts.headers)
+        caller_fingerprint(&HashSecret::default(), &default_credentials(), Some(&parts.headers))
     }
 
     /// Fails when a header is missing from `default_credentials`, or its name is not hashed with its value.
@@ -139,15 +135,12 @@ mod tests {
         assert_eq!(of("dpop", "proof"), Caller::PerRequest);
     }
 
-    /// Fails when `caller_fingerprint` hashes credentials under a principal.
+    /// Fails when `caller` looks at credentials before it asks for the principal.
     #[test]
     fn a_principal_outweighs_credentials() {
         let principal: PrincipalOf = Arc::new(|_| Some("alice".to_owned()));
-        let credentials = default_credentials();
-        let of = |parts: &Parts| {
-            let caller = caller(Some(&principal), &credentials, parts);
-            caller_fingerprint(&HashSecret::default(), &caller, &credentials, &parts.headers)
-        };
-        assert_eq!(of(&parts("authorization", "one")), of(&parts("authorization", "dpop two")));
+        let of = |value| caller(Some(&principal), &default_credentials(), &parts("authorization", value));
+        assert_eq!(of("one"), Caller::Principal("alice".to_owned()));
+        assert_eq!(of("dpop two"), Caller::Principal("alice".to_owned()));
     }
 }

@@ -59,10 +59,10 @@ impl Config {
         if self.retention < self.lease {
             return refuse(ConfigErrorKind::RetentionBelowLease);
         }
-        if self.max_running == 0 || self.max_running > MAX_PERMITS {
+        if self.max_running == 0 {
             return refuse(ConfigErrorKind::MaxRunning);
         }
-        if self.max_buffered < self.max_request_body || self.max_buffered > MAX_PERMITS {
+        if self.max_buffered < self.max_request_body {
             return refuse(ConfigErrorKind::MaxBuffered);
         }
         if self.max_attempts == 0 {
@@ -153,9 +153,9 @@ pub enum ConfigErrorKind {
     Retention,
     /// The retention is shorter than the lease.
     RetentionBelowLease,
-    /// No run is allowed, or more than can be counted.
+    /// No run is allowed.
     MaxRunning,
-    /// Not even one request of the greatest size could be buffered, or more than can be counted.
+    /// Not even one request of the greatest size could be buffered.
     MaxBuffered,
     /// No attempt is allowed.
     MaxAttempts,
@@ -194,9 +194,9 @@ impl fmt::Display for ConfigError {
                 "the retention ({retention:?}) is shorter than the lease ({lease:?}): a record must outlive its lease, \
                  and should outlive the last retry of any client"
             ),
-            ConfigErrorKind::MaxRunning => f.write_str("max_running must be at least 1 and countable"),
+            ConfigErrorKind::MaxRunning => f.write_str("max_running must be at least 1"),
             ConfigErrorKind::MaxBuffered => {
-                f.write_str("max_buffered must hold at least one request of max_request_body bytes and be countable")
+                f.write_str("max_buffered must hold at least one request of max_request_body bytes")
             }
             ConfigErrorKind::MaxAttempts => f.write_str("max_attempts must be at least 1"),
             ConfigErrorKind::RecordDeadline => {
@@ -217,5 +217,3 @@ const MIN_LEASE: Duration = Duration::from_millis(100);
 const MAX_RECORD_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_RETENTION: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
-/// What both kinds of `tokio::sync::Semaphore` acquisition can count.
-const MAX_PERMITS: usize = u32::MAX as usize >> 3;

@@ -14,9 +14,9 @@ use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue};
 use http_body::Body;
 use idempotency_shared::Problem;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::body::poll_bytes;
+use crate::bound::{Bound, Share};
 
 /// A body, and the right to hold so many bytes.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Intake {
     pub(crate) body: Bytes,
     pub(crate) trailers: Option<HeaderMap>,
     /// Given back with the intake, when the run is over.
-    _buffered: Option<OwnedSemaphorePermit>,
+    _buffered: Option<Share>,
 }
 
 /// Reads a body of at most `cap` bytes, while `budget` has room for it.
@@ -32,7 +32,7 @@ pub(crate) async fn read<B: Body>(
     body: B,
     headers: &HeaderMap,
     cap: usize,
-    budget: &Arc<Semaphore>,
+    budget: &Arc<Bound>,
 ) -> Result<Intake, Problem> {
     let too_large = || Problem::request_too_large(cap as u64);
     let announced = headers.get(CONTENT_LENGTH).and_then(announced_length);
@@ -43,7 +43,7 @@ pub(crate) async fn read<B: Body>(
     let mut joined = Joined::default();
     let mut bytes = 0_usize;
     let mut trailers = None;
-    let mut buffered: Option<OwnedSemaphorePermit> = None;
+    let mut buffered: Option<Share> = None;
     while let Some(frame) = std::future::poll_fn(|cx| poll_bytes(body.as_mut(), cx)).await {
         let Ok(frame) = frame else { return Err(Problem::body_unreadable()) };
         let data = match frame.into_data() {
@@ -57,11 +57,15 @@ pub(crate) async fn read<B: Body>(
         if bytes > cap {
             return Err(too_large());
         }
-        let permits = u32::try_from(data.len()).map_err(|_| too_large())?;
-        let permit = Arc::clone(budget).try_acquire_many_owned(permits).map_err(|_| Problem::overloaded())?;
-        match &mut buffered {
-            Some(buffered) => buffered.merge(permit),
-            None => buffered = Some(permit),
+        let has_room = match &mut buffered {
+            Some(buffered) => buffered.grow(data.len()),
+            None => {
+                buffered = budget.take(data.len());
+                buffered.is_some()
+            }
+        };
+        if !has_room {
+            return Err(Problem::overloaded());
         }
         joined.push(data);
     }
@@ -119,20 +123,12 @@ mod tests {
         });
         let body = StreamBody::new(futures_util::stream::iter(frames));
         let headers = length.map(|length| (CONTENT_LENGTH, HeaderValue::from(length))).into_iter().collect();
-        let budget = Arc::new(Semaphore::new(budget));
-        let before = budget.available_permits();
-        let intake = read(body, &headers, 6, &budget).await;
-        let held = before - budget.available_permits();
-        match intake {
-            Ok(intake) => {
-                assert_eq!(held, intake.body.len());
-                Ok(intake.body)
-            }
-            Err(problem) => {
-                assert_eq!(held, 0, "what is refused holds nothing");
-                Err(problem.code())
-            }
-        }
+        let bound = Bound::new(budget);
+        let intake = read(body, &headers, 6, &bound).await;
+        let held = intake.as_ref().map_or(0, |intake| intake.body.len());
+        assert!(bound.take(budget - held).is_some(), "what is refused holds nothing");
+        assert!(bound.take(budget - held + 1).is_none(), "what is taken holds its bytes");
+        intake.map(|intake| intake.body).map_err(|problem| problem.code())
     }
 
     /// Fails when any of the four checks in `read` is left out.
@@ -167,7 +163,7 @@ mod tests {
             Ok::<_, Infallible>(http_body::Frame::data(if at % 2 == 0 { frame } else { frame.slice(..0) }))
         });
         let body = StreamBody::new(futures_util::stream::iter(frames));
-        let intake = read(body, &HeaderMap::new(), 1000, &Arc::new(Semaphore::new(1000))).await.expect("a body");
+        let intake = read(body, &HeaderMap::new(), 1000, &Bound::new(1000)).await.expect("a body");
         assert_eq!(intake.body, vec![b'a'; 500]);
     }
 
@@ -177,7 +173,7 @@ mod tests {
         let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("1"))]);
         let sent = trailers.clone();
         let body = Full::new(Bytes::from_static(b"a")).with_trailers(async move { Some(Ok(sent)) });
-        let intake = read(body, &HeaderMap::new(), 6, &Arc::new(Semaphore::new(9))).await.expect("a body");
+        let intake = read(body, &HeaderMap::new(), 6, &Bound::new(9)).await.expect("a body");
         assert_eq!(intake.trailers, Some(trailers));
     }
 }

@@ -70,6 +70,7 @@
 mod admission;
 mod adopted;
 mod body;
+mod bound;
 mod caller;
 mod clock;
 mod collect;

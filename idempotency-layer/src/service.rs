@@ -23,7 +23,6 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use idempotency_shared::{IdempotencyKey, Problem};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -32,6 +31,7 @@ use tower_service::Service;
 use crate::admission::{Admission, admit};
 use crate::adopted::{Adopted, Claiming, poll_once};
 use crate::body::{RequestBody, ResponseBody};
+use crate::bound::{Bound, Share};
 use crate::caller::{Caller, caller, caller_fingerprint};
 use crate::config::Config;
 use crate::fingerprint::Fingerprinted;
@@ -42,7 +42,7 @@ use crate::intake::{self, Intake};
 use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::{self, Held};
-use crate::store::{Claim, ClaimRequest, Lease, LeaseId, Store, StoreError, StoreErrorKind};
+use crate::store::{CallerFingerprint, Claim, ClaimRequest, Lease, LeaseId, Store, StoreError, StoreErrorKind};
 use crate::undo;
 
 /// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
@@ -63,24 +63,27 @@ impl<Svc, St> Idempotency<Svc, St> {
 pub(crate) struct Shared<St> {
     pub(crate) store: St,
     pub(crate) config: Config,
-    running: Arc<Semaphore>,
-    buffered: Arc<Semaphore>,
+    running: Arc<Bound>,
+    buffered: Arc<Bound>,
     /// Of claims that are being taken back, as many as may run.
-    undoing: Arc<Semaphore>,
+    undoing: Arc<Bound>,
     pub(crate) heartbeats: Arc<Heartbeats<St>>,
     tracker: TaskTracker,
     documentation: Option<HeaderValue>,
     warned_of_anonymous: AtomicBool,
+    /// The fingerprint of a caller who is known otherwise, or not at all.
+    no_credentials: CallerFingerprint,
 }
 
 impl<St: Store> Shared<St> {
     pub(crate) fn new(store: St, config: Config, tracker: TaskTracker) -> Self {
         Self {
-            running: Arc::new(Semaphore::new(config.max_running)),
-            buffered: Arc::new(Semaphore::new(config.max_buffered)),
-            undoing: Arc::new(Semaphore::new(config.max_running)),
+            running: Bound::new(config.max_running),
+            buffered: Bound::new(config.max_buffered),
+            undoing: Bound::new(config.max_running),
             heartbeats: Arc::new(Heartbeats::new(store.clone())),
             documentation: config.documentation_link(),
+            no_credentials: caller_fingerprint(&config.secret, &config.credentials, None),
             store,
             config,
             tracker,
@@ -166,7 +169,7 @@ where
         Ok(intake) => intake,
         Err(problem) => return Ok(shared.refuse(problem)),
     };
-    let Ok(permit) = Arc::clone(&shared.running).try_acquire_owned() else {
+    let Some(running) = shared.running.take(1) else {
         return Ok(shared.refuse(Problem::overloaded()));
     };
     // The token first: a tracker that is closed after this waits for the run.
@@ -175,7 +178,7 @@ where
         return Ok(shared.refuse(Problem::draining()));
     }
     let request = shared.claim_request(&parts, &intake.body, &caller, &key);
-    let admitted = Admitted { key, intake, _running: permit, _tracked: tracked };
+    let admitted = Admitted { key, intake, _running: running, _tracked: tracked };
 
     // From here on the client may go: what it has asked for is done all the same.
     claiming.begin();
@@ -198,7 +201,7 @@ where
 pub(crate) struct Admitted {
     pub(crate) key: IdempotencyKey,
     pub(crate) intake: Intake,
-    _running: OwnedSemaphorePermit,
+    _running: Share,
     _tracked: TaskTrackerToken,
 }
 
@@ -220,8 +223,8 @@ fn refused(claim: &Claim, request: &ClaimRequest) -> Problem {
 /// out by a lease of its own; but not for long, since the client can do the same.
 async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -> (Instant, Result<Claim, StoreError>) {
     let first_sent = Instant::now();
+    let mut sent = first_sent;
     loop {
-        let sent = Instant::now();
         let mut claim = pin!(store.claim(request));
         // Stores in memory answer at once, and need no timer.
         let claim = match poll_once(claim.as_mut()).await {
@@ -235,6 +238,7 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
             Err(error) if error.kind() == StoreErrorKind::Unavailable && first_sent.elapsed() < RESEND_CLAIMS_FOR => {
                 tracing::debug!(error = error.cause(), "a claim got no answer and is sent again");
                 sleep(RESEND_PAUSE).await;
+                sent = Instant::now();
             }
             claim => return (sent, claim),
         }
@@ -258,7 +262,12 @@ impl<St: Store> Shared<St> {
                 duration: config.lease,
             },
             fingerprint: config.fingerprint.of(&Fingerprinted::new(parts, body, &config.secret)),
-            caller: caller_fingerprint(&config.secret, caller, &config.credentials, &parts.headers),
+            caller: match caller {
+                Caller::Credentials { any: true } => {
+                    caller_fingerprint(&config.secret, &config.credentials, Some(&parts.headers))
+                }
+                _ => self.no_credentials,
+            },
             retention: config.retention,
             policy: config.lapse_policy(),
         }

@@ -8,15 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
+use crate::bound::Bound;
 use crate::store::{Claim, ClaimRequest, Store, StoreError, Write};
 
 /// Takes a claim back in a task of its own, if `room` has a place for it.
-pub(crate) fn spawn(store: impl Store, request: ClaimRequest, room: &Arc<Semaphore>) {
-    let Ok(place) = Arc::clone(room).try_acquire_owned() else {
+pub(crate) fn spawn(store: impl Store, request: ClaimRequest, room: &Arc<Bound>) {
+    let Some(place) = room.take(1) else {
         tracing::debug!("a claim without an answer is left to lapse");
         return;
     };
