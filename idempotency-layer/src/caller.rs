@@ -93,7 +93,7 @@ mod tests {
         caller_fingerprint(&HashSecret::default(), &caller, &credentials, &parts.headers)
     }
 
-    /// Fails when a header is missing from `default_credentials`, or its name is not hashed with its value.
+    /// Fails when a header is missing from `default_credentials`, or `caller_fingerprint` hashes no credentials.
     #[test]
     fn each_credential_header_makes_another_caller() {
         let callers = [
@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(fingerprint(&parts("accept", "one")), fingerprint(&parts("accept", "two")));
     }
 
-    /// Fails when any scheme or header is dropped from the lists, or compared with its case.
+    /// Fails when any scheme or header is dropped from the lists, and when a scheme is compared with its case or by its
+    /// beginning only.
     #[test]
     fn credentials_made_for_one_request_are_recognised() {
         for (name, value) in [
@@ -129,7 +130,8 @@ mod tests {
         }
     }
 
-    /// Fails when `caller_fingerprint` hashes credentials under a principal.
+    /// Fails when `caller` looks at the credentials before it asks for the principal, and when `caller_fingerprint` hashes
+    /// them under one.
     #[test]
     fn a_principal_outweighs_credentials() {
         let principal: PrincipalOf = Arc::new(|_| Some("alice".to_owned()));
@@ -138,6 +140,8 @@ mod tests {
             let caller = caller(Some(&principal), &credentials, parts);
             caller_fingerprint(&HashSecret::default(), &caller, &credentials, &parts.headers)
         };
-        assert_eq!(of(&parts("authorization", "one")), of(&parts("authorization", "dpop two")));
+        assert_eq!(of(&parts("authorization", "one")), of(&parts("authorization", "two")));
+        let proven = caller(Some(&principal), &credentials, &parts("dpop", "proof"));
+        assert_eq!(proven, Caller::Principal(Some("alice".to_owned())));
     }
 }
