@@ -89,7 +89,8 @@ mod tests {
         admit(config, StoreId::random(), &parts.method, &parts.headers, &parts.extensions)
     }
 
-    /// Fails when `admit` asks for the key before the method or the content type.
+    /// Fails when `admit` does not ask for the method, the content type or whether a key is required, and when `is_grpc`
+    /// compares with its case.
     #[test]
     fn what_is_not_keyed_passes() {
         let config = Config::default();
@@ -105,7 +106,7 @@ mod tests {
         assert!(matches!(admitted(&optional, Request::post("/")), Admission::Pass));
     }
 
-    /// Fails when a malformed key passes where keys are optional.
+    /// Fails when `admit` lets a malformed key pass where keys are optional, or a missing one where they are not.
     #[test]
     fn a_malformed_key_is_refused_even_where_keys_are_optional() {
         for require_key in [true, false] {
@@ -116,7 +117,8 @@ mod tests {
         assert!(matches!(admitted(&Config::default(), Request::post("/")), Admission::Refuse(_)));
     }
 
-    /// Fails when `holds` compares only one of the two, or looks at the innermost claim only.
+    /// Fails when `admit` does not ask for claims, and when `holds` compares only one of the two or looks at the innermost
+    /// claim only.
     #[test]
     fn a_claim_counts_for_its_own_store_and_scope() {
         let (one, two) = (StoreId::random(), StoreId::random());
@@ -126,5 +128,11 @@ mod tests {
         let claimed = extensions.get::<Claimed>().expect("just inserted");
         assert!(claimed.holds(one, "a") && claimed.holds(two, "b"));
         assert!(!claimed.holds(one, "b") && !claimed.holds(two, "a"));
+
+        let inner = Config { scope: Arc::from("a"), ..Config::default() };
+        let headers = HeaderMap::from_iter([(inner.header.clone(), http::HeaderValue::from_static("k"))]);
+        let admitted = |store| admit(&inner, store, &Method::POST, &headers, &extensions);
+        assert!(matches!(admitted(one), Admission::Pass));
+        assert!(matches!(admitted(two), Admission::Run(_)));
     }
 }
