@@ -1,5 +1,7 @@
 //! A small service around each store, and requests to it without a socket.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -46,10 +48,11 @@ impl Answer {
     }
 }
 
-/// Sends a request to a router.
+/// Sends a request to a router, and waits no longer than any run here lasts.
 pub(crate) async fn send(router: &Router, request: Builder, body: &'static str) -> Answer {
     let request: Request<Body> = request.body(Body::from(body)).unwrap();
-    let response = router.clone().oneshot(request).await.unwrap();
+    let answered = tokio::time::timeout(PATIENCE, router.clone().oneshot(request)).await;
+    let response = answered.expect("a request without an answer").unwrap();
     let (parts, body) = response.into_parts();
     Answer { status: parts.status, headers: parts.headers, body: body.collect().await.unwrap().to_bytes() }
 }
@@ -58,3 +61,5 @@ pub(crate) async fn send(router: &Router, request: Builder, body: &'static str) 
 pub(crate) fn keyed(path: &str, key: &str) -> Builder {
     Request::post(path).header("idempotency-key", key).header("content-type", "application/json")
 }
+
+const PATIENCE: Duration = Duration::from_secs(20);
