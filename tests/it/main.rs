@@ -5,6 +5,8 @@ mod city;
 mod configuration;
 mod crash;
 mod identity;
+mod ledger;
+mod queue;
 mod replies;
 mod request;
 mod transaction;
