@@ -61,7 +61,8 @@ mod tests {
         admit(config, StoreId::random(), &parts.method, &parts.headers, &parts.extensions)
     }
 
-    /// Fails when `admit` asks for the key before the method or the content type.
+    /// Fails when `admit` does not ask for the method, the content type or whether a key is required, and when `is_grpc`
+    /// compares with its case.
     #[test]
     fn what_is_not_keyed_passes() {
         let config = Config::default();
@@ -77,7 +78,7 @@ mod tests {
         assert!(matches!(admitted(&optional, Request::post("/")), Admission::Pass));
     }
 
-    /// Fails when a malformed key passes where keys are optional.
+    /// Fails when `admit` lets a malformed key pass where keys are optional, or a missing one where they are not.
     #[test]
     fn a_malformed_key_is_refused_even_where_keys_are_optional() {
         for require_key in [true, false] {

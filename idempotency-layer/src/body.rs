@@ -213,44 +213,51 @@ mod tests {
 
     use super::*;
 
-    /// Fails when `Whole::next` sends an empty data frame or drops trailers, or the size hint shuts them out.
+    /// Fails when `Whole::next` sends an empty data frame or drops trailers, the size hint shuts them out, or `is_end`
+    /// forgets them.
     #[tokio::test]
     async fn a_whole_body_is_its_data_and_its_trailers() {
+        let mut empty = ResponseBody::<Full<Bytes>>::whole(Bytes::new(), None);
+        assert!(empty.is_end_stream());
+        assert!(empty.frame().await.is_none());
+
         let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("1"))]);
         let body = ResponseBody::<Full<Bytes>>::whole(Bytes::from_static(b"abc"), Some(trailers.clone()));
         assert_eq!((body.size_hint().lower(), body.size_hint().exact()), (3, None));
         let collected = body.collect().await.expect("infallible");
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "abc");
-
-        let mut empty = ResponseBody::<Full<Bytes>>::whole(Bytes::new(), None);
-        assert!(empty.is_end_stream());
-        assert_eq!(empty.size_hint().exact(), Some(0));
-        assert!(empty.frame().await.is_none());
+        // A server that is told of the end asks for no trailers.
+        assert!(!ResponseBody::<Full<Bytes>>::whole(Bytes::new(), Some(trailers)).is_end_stream());
     }
 
-    /// Fails when `Resumed` skips what was read, or counts only the rest.
+    /// Fails when `Resumed` skips what was read, counts only the rest, or is at its end when only the rest is.
     #[tokio::test]
     async fn a_resumed_body_is_what_was_read_and_the_rest() {
         let read = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
         let body = ResponseBody::resumed(read, Box::pin(Full::new(Bytes::from_static(b"cd"))));
         assert_eq!(body.size_hint().exact(), Some(4));
         assert_eq!(body.collect().await.expect("infallible").to_bytes(), "abcd");
+
+        let read = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
+        assert!(!ResponseBody::resumed(read, Box::pin(Full::new(Bytes::new()))).is_end_stream());
     }
 
-    /// Fails when `Failed` ends without its error.
+    /// Fails when `Failed` ends without its error, says that it is at its end before it, or promises a length.
     #[tokio::test]
     async fn a_failed_body_fails_after_what_was_read() {
         type Failing = http_body_util::combinators::UnsyncBoxBody<Bytes, &'static str>;
         let read = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
         let mut body = ResponseBody::<Failing>::failed(read, "broken");
+        assert_eq!(body.size_hint().upper(), None);
         let first = body.frame().await.expect("a frame").expect("data");
         assert_eq!(first.into_data().expect("data"), "ab");
+        assert!(!body.is_end_stream());
         assert_eq!(body.frame().await.expect("an error").expect_err("an error"), "broken");
         assert!(body.frame().await.is_none());
     }
 
-    /// Fails to compile when the bodies ask for more of a foreign body than they need.
+    /// Does not compile when a body holds anything of ours that is not `Send`, such as a raw pointer in `Whole`.
     #[test]
     fn bodies_are_send_when_theirs_are() {
         fn is_send<T: Send>() {}

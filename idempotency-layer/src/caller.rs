@@ -89,7 +89,7 @@ mod tests {
         caller_fingerprint(&HashSecret::default(), &default_credentials(), Some(&parts.headers))
     }
 
-    /// Fails when a header is missing from `default_credentials`, or its name is not hashed with its value.
+    /// Fails when a header is missing from `default_credentials`, or `caller_fingerprint` hashes no credentials.
     #[test]
     fn each_credential_header_makes_another_caller() {
         let callers = [
@@ -107,7 +107,8 @@ mod tests {
         assert_eq!(fingerprint(&parts("accept", "one")), fingerprint(&parts("accept", "two")));
     }
 
-    /// Fails when any scheme or header is dropped from the lists, or compared with its case.
+    /// Fails when any scheme or header is dropped from the lists, and when a scheme is compared with its case or by its
+    /// beginning only.
     #[test]
     fn credentials_made_for_one_request_are_recognised() {
         for (name, value) in [

@@ -119,16 +119,17 @@ mod tests {
         hasher.finish()
     }
 
-    /// Fails when `field` writes no length.
+    /// Fails when `field` writes no length, with a secret or without one.
     #[test]
     fn fields_do_not_run_into_each_other() {
-        let none = HashSecret::default();
-        assert_ne!(hash(&none, "d", &["ab", "c"]), hash(&none, "d", &["a", "bc"]));
-        assert_ne!(hash(&none, "d", &["", "a"]), hash(&none, "d", &["a", ""]));
-        assert_ne!(hash(&none, "d", &[]), hash(&none, "d", &[""]));
+        for secret in [HashSecret::default(), HashSecret::new(b"secret")] {
+            assert_ne!(hash(&secret, "d", &["ab", "c"]), hash(&secret, "d", &["a", "bc"]));
+            assert_ne!(hash(&secret, "d", &["", "a"]), hash(&secret, "d", &["a", ""]));
+            assert_ne!(hash(&secret, "d", &[]), hash(&secret, "d", &[""]));
+        }
     }
 
-    /// Fails when `new` hashes the domain nowhere, or `FieldHasher::new` ignores the secret.
+    /// Fails when `FieldHasher::new` hashes no domain or ignores the secret, or `HashSecret::new` makes one key of all.
     #[test]
     fn domains_and_secrets_separate() {
         let (none, one, two) = (HashSecret::default(), HashSecret::new(b"one"), HashSecret::new(b"two"));
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(hash(&one, "d", &["a"]), hash(&HashSecret::new(b"one"), "d", &["a"]));
     }
 
-    /// Fails when `record_id` leaves out the scope, the principal or whether there is one.
+    /// Fails when `record_id` leaves out the scope, the principal, whether there is one, or the key.
     #[test]
     fn scope_principal_and_key_each_make_another_record() {
         let id = |scope, principal, key| record_id(&HashSecret::default(), scope, principal, key);
@@ -149,7 +150,8 @@ mod tests {
         assert_ne!(id("s", None, "k"), id("s", Some(""), "k"));
     }
 
-    /// The stored form: a change makes every key of every running service new. Fails when any field is reordered.
+    /// The stored form: a change makes every key of every running service new. Fails when
+    /// `record_id` hashes any two of its fields the other way round.
     #[test]
     fn record_ids_stay_as_they_were() {
         let id = record_id(&HashSecret::default(), "payments", Some("alice"), "order-1");

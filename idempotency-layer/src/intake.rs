@@ -131,7 +131,8 @@ mod tests {
         intake.map(|intake| intake.body).map_err(|problem| problem.code())
     }
 
-    /// Fails when any of the four checks in `read` is left out.
+    /// Fails when `read` does not compare with the cap what is announced or what has come, does not compare the two with
+    /// each other, takes no permits, drops those of a second chunk, or takes a body that breaks off for one that ends.
     #[tokio::test]
     async fn only_whole_bodies_within_bounds_are_taken() {
         assert_eq!(read_chunks(&["ab", "cdef"], None, 9).await, Ok(Bytes::from_static(b"abcdef")));
@@ -167,7 +168,30 @@ mod tests {
         assert_eq!(intake.body, vec![b'a'; 500]);
     }
 
-    /// Fails when `trailers` is not set.
+    /// Fails when `read` does not ask the body itself for its size.
+    #[tokio::test]
+    async fn a_body_that_says_it_is_too_large_is_not_read() {
+        struct TooLarge;
+        impl Body for TooLarge {
+            type Data = Bytes;
+            type Error = Infallible;
+
+            fn poll_frame(
+                self: std::pin::Pin<&mut Self>,
+                _: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+                unreachable!("it is not read")
+            }
+
+            fn size_hint(&self) -> http_body::SizeHint {
+                http_body::SizeHint::with_exact(7)
+            }
+        }
+        let refused = read(TooLarge, &HeaderMap::new(), 6, &Bound::new(9)).await;
+        assert_eq!(refused.expect_err("a refusal").code(), ProblemCode::RequestTooLarge);
+    }
+
+    /// Fails when `read` does not keep the trailers.
     #[tokio::test]
     async fn trailers_are_kept() {
         let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("1"))]);

@@ -104,11 +104,15 @@ mod tests {
     fn every_status_has_its_row() {
         for status in 100..1000 {
             let expected = match status {
-                400 | 401 | 403 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 426 | 428 | 431 => Settlement::Forget,
-                408 | 425 | 429 | 500..=999 => Settlement::Release,
-                _ => Settlement::Record,
+                400 | 401 | 403 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 426 | 428 | 431 => {
+                    (Outcome::NothingRan, Settlement::Forget)
+                }
+                425 | 429 => (Outcome::Free, Settlement::Release),
+                408 | 500..=999 => (Outcome::Unknown, Settlement::Release),
+                _ => (Outcome::Record, Settlement::Record),
             };
-            assert_eq!(settle(status, FACTS), expected, "{status}");
+            let read = outcome(StatusCode::from_u16(status).expect("a status"), false);
+            assert_eq!((read, settlement(read, &FACTS)), expected, "{status}");
         }
     }
 
@@ -119,7 +123,7 @@ mod tests {
         assert_eq!(settle(400, RunFacts { gave_transaction: true, ..FACTS }), Settlement::Release);
     }
 
-    /// Fails when Hold holds what is known, or frees what is not.
+    /// Fails when `settlement` holds a `Free` or a `NothingRan` under Hold, or frees an `Unknown`.
     #[test]
     fn hold_holds_what_is_unknown_and_nothing_else() {
         let hold = RunFacts { unknown: UnknownOutcome::Hold, ..FACTS };
@@ -133,7 +137,7 @@ mod tests {
         assert_eq!(settle(400, hold), Settlement::Forget);
     }
 
-    /// Fails when a 404 is forgotten everywhere, or nowhere.
+    /// Fails when `outcome` reads every 404 as `NothingRan`, or none.
     #[test]
     fn a_404_is_a_result_unless_no_route_was_found() {
         assert_eq!(settle(404, FACTS), Settlement::Record);

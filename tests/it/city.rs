@@ -1,6 +1,7 @@
 //! A bank's file and the processes that serve it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use idempotency_tests::bank::{self, Receipt};
 use idempotency_tests::client::{self, Answer};
@@ -48,8 +49,13 @@ impl City {
     }
 
     /// Sends a transfer until it has its answer.
-    pub(crate) async fn persist(&self, bank: &Server, key: &str) -> Answer {
-        client::persist(&self.client, || url(bank), key, &order(key)).await
+    pub(crate) fn persist(&self, bank: &Server, key: &str) -> impl Future<Output = Answer> + use<> {
+        let (client, url, key) = (self.client.clone(), url(bank), key.to_owned());
+        async move {
+            let order = order(&key);
+            let persisted = client::persist(&client, || url.clone(), &key, &order);
+            tokio::time::timeout(PATIENCE, persisted).await.expect("a key that never gets its answer")
+        }
     }
 
     /// As [`persist`](Self::persist), beside the test.
@@ -77,3 +83,6 @@ fn url(bank: &Server) -> String {
 fn order(key: &str) -> Value {
     json!({ "reference": key, "from": 1, "to": 2, "amount": 10 })
 }
+
+/// Many leases long.
+const PATIENCE: Duration = Duration::from_secs(20);

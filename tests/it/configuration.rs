@@ -18,7 +18,8 @@ fn refused(layer: IdempotencyLayer<MemoryStore>) -> (ConfigErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-/// S23. Fails when `Config::check` leaves out any of its conditions, and when `layer()` does not call it.
+/// S23. Fails when `Config::check` leaves out any of its conditions, when `documentation_link` takes an address that is
+/// empty or has a blank or an angle bracket in it, and when `layer()` does not check.
 #[test]
 fn nonsense_is_refused_when_built_and_the_error_says_why() {
     let day = Duration::from_secs(24 * 60 * 60);
@@ -37,7 +38,8 @@ fn nonsense_is_refused_when_built_and_the_error_says_why() {
         (layer().record_deadline(Duration::MAX), ConfigErrorKind::RecordDeadline, "record_deadline"),
         (layer().methods([]), ConfigErrorKind::NoMethods, "method"),
         (layer().documentation(""), ConfigErrorKind::Documentation, "documentation"),
-        (layer().documentation("https://a/> b"), ConfigErrorKind::Documentation, "documentation"),
+        (layer().documentation("https://a/>b"), ConfigErrorKind::Documentation, "documentation"),
+        (layer().documentation("https://a/ b"), ConfigErrorKind::Documentation, "documentation"),
     ];
     for (layer, kind, words) in cases {
         let (refused_as, text) = refused(layer);
@@ -46,12 +48,14 @@ fn nonsense_is_refused_when_built_and_the_error_says_why() {
     }
 }
 
-/// The order of the setters does not matter. Fails when a setter checks what a later one may mend.
+/// The order of the setters does not matter. Fails when `lease` refuses one above the retention so far, or `retention`
+/// one below the lease so far.
 #[test]
 fn settings_are_checked_as_a_whole() {
     let hours = |hours: u64| Duration::from_secs(hours * 60 * 60);
-    let lease_first = layer().retention(hours(1)).lease(hours(2)).retention(hours(48)).validate();
-    assert!(lease_first.is_ok());
+    assert!(layer().retention(hours(1)).lease(hours(2)).retention(hours(48)).validate().is_ok());
+    let second = Duration::from_secs(1);
+    assert!(layer().retention(second).lease(second).validate().is_ok());
     assert!(layer().lease(Duration::from_millis(100)).retention(Duration::from_millis(100)).validate().is_ok());
     assert!(layer().validate().is_ok());
 }

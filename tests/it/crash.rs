@@ -1,5 +1,7 @@
 //! A process that is killed in mid-request: what the next one makes of it.
 
+use std::time::Duration;
+
 use idempotency_tests::bank;
 use idempotency_tests::failpoint::Point;
 
@@ -9,7 +11,7 @@ use crate::city::{City, receipt};
 const LEASE: &[&str] = &["--lease", "500"];
 
 /// S1. Fails when `machine::claim` takes a lapsed lease over with `record.attempt` instead of one more, or never; and
-/// when the bank writes outside of the operation's transaction.
+/// when `begin` commits what it has begun, so that the handler's effects are there before their record.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_claim_and_record_the_retry_is_attempt_two_and_takes_effect_once() {
     for point in [Point::AfterClaim, Point::Handler, Point::Effect, Point::BeforeRecord] {
@@ -50,8 +52,8 @@ async fn killed_between_claim_and_record_under_hold_the_retry_gets_outcome_unkno
     }
 }
 
-/// S2. Fails when `complete_in` commits the handler's effects without the record, and when the client is answered
-/// before the record is written (then nothing has been recorded at the point `Answer`).
+/// S2. Fails when `complete_in` commits the handler's effects without the record, and when `Run::commit` answers the
+/// client before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_record_and_answer_the_retry_replays() {
     for point in [Point::AfterRecord, Point::Answer] {
@@ -71,10 +73,36 @@ async fn killed_between_record_and_answer_the_retry_replays() {
     }
 }
 
-/// S26 with a real pause. A holder that stands still while another takes over is fenced when it goes on. Fails when
-/// `begin` asks only whether the record runs, not under which id.
+/// S26 with a real pause. A holder that stands still while another takes over is fenced when it goes on: the other one
+/// runs on and is recorded. Fails when `machine::settle` asks only whether the record runs, not under which id, and when
+/// `Operation::transaction` takes a fenced `begin` for one that a retry may get.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_holder_that_was_overtaken_is_fenced_when_it_goes_on() {
+async fn a_paused_holder_that_was_overtaken_by_a_run_is_fenced_when_it_goes_on() {
+    let city = City::new().await;
+    let mut paused = city.bank_stopping_at(Point::Handler, LEASE).await;
+    let late = city.send(&paused, "k");
+    paused.line_after("failpoint ").await;
+    paused.pause();
+
+    let mut heir = city.bank_stopping_at(Point::Handler, LEASE).await;
+    let (answer, ()) = tokio::join!(city.persist(&heir, "k"), async {
+        heir.line_after("failpoint ").await;
+        paused.resume();
+        paused.release();
+        let late = late.await.unwrap().unwrap();
+        assert_eq!((late.status.as_u16(), late.problem()), (503, Some("lease-lost")));
+        city.assert_effects("k", 0).await;
+        heir.release();
+    });
+    assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2));
+    city.assert_effects("k", 1).await;
+    assert!(city.persist(&heir, "k").await.is_replay());
+}
+
+/// As before, but the other one is done by then, and its record stays as it is. Fails when `machine::settle` takes every
+/// write, and when `Operation::transaction` takes a fenced `begin` for one that a retry may get.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_holder_that_was_overtaken_by_a_record_is_fenced_when_it_goes_on() {
     let city = City::new().await;
     let mut paused = city.bank_stopping_at(Point::Handler, LEASE).await;
     let late = city.send(&paused, "k");
@@ -89,12 +117,12 @@ async fn a_paused_holder_that_was_overtaken_is_fenced_when_it_goes_on() {
     paused.release();
     let late = late.await.unwrap().unwrap();
     assert_eq!((late.status.as_u16(), late.problem()), (503, Some("lease-lost")));
-    city.assert_effects("k", 1).await;
     assert_eq!(receipt(&city.persist(&heir, "k").await), receipt(&answer));
+    city.assert_effects("k", 1).await;
 }
 
 /// The write lock is the lease: a holder that stands still inside its transaction cannot be overtaken. Fails when
-/// `begin` opens a deferred transaction.
+/// `begin` commits what it has begun, which lets go of the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_paused_inside_its_transaction_is_not_overtaken_and_commits() {
     for point in [Point::Effect, Point::BeforeRecord] {
@@ -105,9 +133,15 @@ async fn a_holder_paused_inside_its_transaction_is_not_overtaken_and_commits() {
         paused.line_after("failpoint ").await;
         paused.pause();
 
-        // Its lease has lapsed by the time this claim gives up waiting for the file's write lock.
-        let refused = city.send(&other, "k").await.unwrap().unwrap();
-        assert!(matches!(refused.problem(), Some("store-unavailable" | "in-flight")), "{point:?}: {refused:?}");
+        // In flight until the lease has lapsed; the claim after that waits for the file's write lock, and gives up.
+        let refused = loop {
+            let answer = city.send(&other, "k").await.unwrap().unwrap();
+            if answer.problem() != Some("in-flight") {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        assert_eq!(refused.problem(), Some("store-unavailable"), "{point:?}: {refused:?}");
 
         paused.resume();
         paused.release();
@@ -119,7 +153,8 @@ async fn a_holder_paused_inside_its_transaction_is_not_overtaken_and_commits() {
     }
 }
 
-/// S7. Fails when `step` opens a deferred transaction, so that two processes read before either writes.
+/// S7. Fails when the writer in `SqliteStore::claim` relies on what the reader saw, an absent record, and when
+/// `machine::claim` takes over a lease that has not lapsed.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_64_claims_from_two_processes_one_runs() {
     let city = City::new().await;

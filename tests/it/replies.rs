@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,17 +15,26 @@ use idempotency_tests::stores::embedded;
 
 use crate::request::{keyed, send};
 
-/// The reply to the first such verb is lost.
-struct LosesReply {
-    verb: Verb,
-    lost: AtomicBool,
+/// The first such verb is lost on its way to the store.
+struct LosesVerb(Verb, AtomicBool);
+
+impl Hook for LosesVerb {
+    fn before(&self, verb: Verb) -> Hooking {
+        lose(verb == self.0 && !self.1.swap(true, Ordering::SeqCst))
+    }
 }
+
+/// The reply to the first such verb is lost.
+struct LosesReply(Verb, AtomicBool);
 
 impl Hook for LosesReply {
     fn after(&self, verb: Verb) -> Hooking {
-        let lose = verb == self.verb && !self.lost.swap(true, Ordering::SeqCst);
-        Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+        lose(verb == self.0 && !self.1.swap(true, Ordering::SeqCst))
     }
+}
+
+fn lose(lose: bool) -> Hooking {
+    Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
 }
 
 /// Every such verb arrives twice.
@@ -55,16 +65,20 @@ const CASES: [(Verb, u16, UnknownOutcome, Outcome); 5] = [
 ];
 
 /// S8. Fails when `service::claim` does not send again, or under another id; when `settle` gives up after one error; and
-/// when any verb in `machine` answers its own duplicate with `Fenced` or `InFlight`.
+/// when `machine` answers the duplicate of a claim with `InFlight`, or of a completion with `Fenced`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_verb_whose_reply_is_lost_or_that_arrives_twice_changes_nothing_for_the_client() {
+async fn a_verb_that_is_lost_or_whose_reply_is_or_that_arrives_twice_changes_nothing_for_the_client() {
     for (verb, first, unknown, retry) in CASES {
-        let hooks: [Arc<dyn Hook>; 2] =
-            [Arc::new(LosesReply { verb, lost: AtomicBool::new(false) }), Arc::new(SendsTwice(verb))];
-        for (at, hook) in hooks.into_iter().enumerate() {
+        type MakeHook = fn(Verb) -> Arc<dyn Hook>;
+        let hooks: [(&str, MakeHook); 3] = [
+            ("lost", |verb| Arc::new(LosesVerb(verb, AtomicBool::new(false)))),
+            ("with its reply lost", |verb| Arc::new(LosesReply(verb, AtomicBool::new(false)))),
+            ("twice", |verb| Arc::new(SendsTwice(verb))),
+        ];
+        for (how, hook) in hooks {
             for subject in embedded().await {
-                let case = format!("{}: {verb:?} {}", subject.name, ["lost", "twice"][at]);
-                let store = Hooked::new(subject.store.clone(), Arc::clone(&hook));
+                let case = format!("{}: {verb:?} {how}", subject.name);
+                let store = Hooked::new(subject.store.clone(), hook(verb));
                 let layer = IdempotencyLayer::new(store).anonymous(true).unknown_outcome(unknown);
                 let router = Router::new()
                     .route("/pay", post(handler))
@@ -85,13 +99,12 @@ struct LosesClaims(AtomicBool);
 
 impl Hook for LosesClaims {
     fn after(&self, verb: Verb) -> Hooking {
-        let lose = verb == Verb::Claim && !self.0.load(Ordering::SeqCst);
-        Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+        lose(verb == Verb::Claim && !self.0.load(Ordering::SeqCst))
     }
 }
 
 /// A claim that was made and never answered does not keep its client out for a whole lease. Fails when `claimed` spawns
-/// no `undo`.
+/// no `undo`, and when `undo` releases a first attempt instead of forgetting it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_nobody_heard_of_is_taken_back() {
     for subject in embedded().await {
@@ -105,13 +118,16 @@ async fn a_claim_that_nobody_heard_of_is_taken_back() {
         assert_eq!((refused.status.as_u16(), refused.problem()), (503, Some("store-unavailable")), "{}", subject.name);
         hook.0.store(true, Ordering::SeqCst);
         // The lease is 30 s by a clock that stands still, so only the undoing ends it.
-        let answer = loop {
-            let answer = send(&router, keyed("/pay", "k"), "").await;
-            if answer.problem() != Some("in-flight") {
-                break answer;
+        let taken_back = async {
+            loop {
+                let answer = send(&router, keyed("/pay", "k"), "").await;
+                if answer.problem() != Some("in-flight") {
+                    return answer;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         };
+        let answer = tokio::time::timeout(Duration::from_secs(10), taken_back).await.expect("the claim is still there");
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"attempt 1"[..]), "{}", subject.name);
     }
 }

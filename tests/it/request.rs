@@ -1,5 +1,7 @@
 //! A small service around each store, and requests to it without a socket.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -51,13 +53,16 @@ impl Answer {
     }
 }
 
-/// Sends a request to a router.
+/// Sends a request to a router, and waits no longer than any run here lasts.
 pub(crate) async fn send(router: &Router, request: Builder, body: &'static str) -> Answer {
     let request: Request<Body> = request.body(Body::from(body)).unwrap();
-    Answer::read(router.clone().oneshot(request).await.unwrap()).await
+    let answered = tokio::time::timeout(PATIENCE, router.clone().oneshot(request)).await;
+    Answer::read(answered.expect("a request without an answer").unwrap()).await
 }
 
 /// A JSON request under a key.
 pub(crate) fn keyed(path: &str, key: &str) -> Builder {
     Request::post(path).header("idempotency-key", key).header("content-type", "application/json")
 }
+
+const PATIENCE: Duration = Duration::from_secs(20);

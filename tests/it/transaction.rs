@@ -1,7 +1,8 @@
 //! Effects and records in one SQLite transaction: together or not at all, whatever ends it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -9,53 +10,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
 use idempotency_layer::store::SqliteTransaction;
-use idempotency_layer::{IdempotencyLayer, Operation, SqliteStore, StoreError, StoreErrorKind, TransactionGuard};
-use idempotency_tests::bank;
-use idempotency_tests::gate::Gate;
+use idempotency_layer::{Operation, SqliteStore, StoreError, StoreErrorKind, TransactionGuard};
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
-use sqlx::SqlitePool;
-use tempfile::TempDir;
 
+use crate::ledger::{EFFECT, Ledger, layer, write};
 use crate::request::{Answer, keyed, send};
-
-/// A table of effects beside the records, and what its handlers do.
-struct Ledger {
-    _folder: TempDir,
-    pool: SqlitePool,
-    store: SqliteStore,
-}
-
-impl Ledger {
-    async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let pool = bank::open(folder.path().join("ledger.db").to_str().unwrap()).await;
-        sqlx::raw_sql(TABLES).execute(&pool).await.unwrap();
-        let store = SqliteStore::new(pool.clone()).await.unwrap();
-        store.migrate().await.unwrap();
-        Self { _folder: folder, pool, store }
-    }
-
-    async fn effects(&self) -> i64 {
-        sqlx::query_scalar("SELECT count(*) FROM effect").fetch_one(&self.pool).await.unwrap()
-    }
-}
-
-const TABLES: &str = "
-CREATE TABLE effect (id INTEGER PRIMARY KEY, what TEXT NOT NULL);
-CREATE TABLE single (id INTEGER PRIMARY KEY);
-INSERT INTO single VALUES (1);
-CREATE TABLE refusing (id INTEGER PRIMARY KEY);
-CREATE TRIGGER refuse BEFORE INSERT ON refusing BEGIN SELECT RAISE(ROLLBACK, 'refused'); END;";
-
-fn layer<S: idempotency_layer::Store>(store: S) -> IdempotencyLayer<S> {
-    IdempotencyLayer::new(store).anonymous(true)
-}
-
-async fn write(transaction: &mut SqliteTransaction, sql: &'static str) -> sqlx::Result<()> {
-    sqlx::raw_sql(sql).execute(&mut *transaction.connection().await?).await.map(drop)
-}
-
-const EFFECT: &str = "INSERT INTO effect (what) VALUES ('paid')";
 
 /// How a handler mistreats its transaction at its first attempt.
 #[derive(Clone, Copy, Debug)]
@@ -126,8 +85,9 @@ fn keep(transaction: TransactionGuard<SqliteTransaction>) {
     });
 }
 
-/// S32. Fails when `write_in` does not look for the mark, or not for the record it has written; when the commit hook lets
-/// every COMMIT pass; and when `Run::finish` does not ask whether the transaction is back.
+/// S32. Fails when the commit hook lets every COMMIT pass; when `write_in` does not look for the record it has written;
+/// when `Run::finish` settles as the handler answered although the transaction is not back, or does not roll it back; when
+/// `abandon` does nothing; and when `Run::commit` does not free the key of a transaction that was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_and_the_store_works_on() {
     for misdeed_ in [
@@ -144,6 +104,7 @@ async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_an
         Misdeed::TableBeforeRecords,
     ] {
         let ledger = Ledger::new().await;
+        let begun = Instant::now();
         let router = Router::new()
             .route("/pay", post(misdeed))
             .layer(layer(ledger.store.clone()))
@@ -154,6 +115,8 @@ async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_an
 
         let again = until_settled(&router, "k").await;
         assert!(again.status == 201 && !again.is_replay(), "{misdeed_:?}: a record without its effect: {again:?}");
+        // An open transaction is rolled back after 5 s, and a lease lapses after 30 s; nobody has waited for either.
+        assert!(begun.elapsed() < Duration::from_secs(4), "{misdeed_:?}: {:?}", begun.elapsed());
         assert_eq!(ledger.effects().await, 1, "{misdeed_:?}");
         assert!(send(&router, keyed("/pay", "k"), "").await.is_replay(), "{misdeed_:?}");
         assert_eq!(ledger.effects().await, 1, "{misdeed_:?}");
@@ -162,25 +125,27 @@ async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_an
 
 /// Sends until the answer is not 503 and not in flight.
 async fn until_settled(router: &Router, key: &'static str) -> Answer {
-    loop {
-        let answer = send(router, keyed("/pay", key), "").await;
-        if answer.status != 503 && answer.problem() != Some("in-flight") {
-            return answer;
+    let settled = async {
+        loop {
+            let answer = send(router, keyed("/pay", key), "").await;
+            if answer.status != 503 && answer.problem() != Some("in-flight") {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(20), settled).await.expect("a key that does not come free")
 }
 
 /// Loses a commit, before or after it happens, and then as many confirmations.
 struct LostCommit {
     happens: bool,
     confirmations_lost: bool,
-    done: std::sync::atomic::AtomicBool,
+    done: AtomicBool,
 }
 
 impl LostCommit {
     fn lose(&self, lose: bool, once: bool) -> Hooking {
-        use std::sync::atomic::Ordering;
         let lose = lose && (!once || !self.done.swap(true, Ordering::SeqCst));
         Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
     }
@@ -200,8 +165,8 @@ impl Hook for LostCommit {
     }
 }
 
-/// S28. Fails when `run` answers with the handler's response after an error of `complete_in`, and when `confirm` takes a
-/// running record for a committed one, or the other way round.
+/// S28. Fails when `Run::commit` takes an error of `complete_in` for a commit or for an abort, or an answer that could not
+/// be got for a commit; and when `confirm` takes a running record for a committed one, or the other way round.
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_reply_to_commit_is_lost_the_answer_equals_the_database() {
     for (happens, confirmations_lost, expected) in [
@@ -233,90 +198,4 @@ async fn pay(State(store): State<Hooked<SqliteStore>>, operation: Operation) -> 
     let mut transaction = operation.transaction(&store).await.unwrap();
     write(&mut transaction, EFFECT).await.unwrap();
     StatusCode::CREATED.into_response()
-}
-
-#[derive(Clone)]
-struct Slow {
-    store: SqliteStore,
-    pool: SqlitePool,
-    takes: Duration,
-    gate: Gate,
-}
-
-/// Holds one of the user's connections, opens its transaction, and takes its time in it.
-async fn slow(State(slow): State<Slow>, operation: Operation) -> Response {
-    let _own = slow.pool.acquire().await.unwrap();
-    let mut transaction = match operation.transaction(&slow.store).await {
-        Ok(transaction) => transaction,
-        Err(error) => return error.into_response(),
-    };
-    write(&mut transaction, EFFECT).await.unwrap();
-    slow.gate.pass().await;
-    tokio::time::sleep(slow.takes).await;
-    StatusCode::CREATED.into_response()
-}
-
-fn slow_router(ledger: &Ledger, lease: Duration, takes: Duration) -> (Router, Gate) {
-    let (store, pool, gate) = (ledger.store.clone(), ledger.pool.clone(), Gate::open());
-    let slow_one = Slow { store: store.clone(), pool, takes, gate: gate.clone() };
-    (Router::new().route("/pay", post(slow)).layer(layer(store).lease(lease)).with_state(slow_one), gate)
-}
-
-/// S27. Fails when the store sends renewals of the open transaction's lease to the writer, where they wait for the very
-/// transaction.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_longer_than_its_lease_commits() {
-    let ledger = Ledger::new().await;
-    let (router, gate) = slow_router(&ledger, Duration::from_millis(600), Duration::from_millis(2000));
-    let run = tokio::spawn({
-        let router = router.clone();
-        async move { send(&router, keyed("/pay", "k"), "").await }
-    });
-    gate.entered().await;
-    let mut in_flight = 0;
-    let answer = loop {
-        let duplicate = send(&router, keyed("/pay", "k"), "").await;
-        match duplicate.problem() {
-            Some("in-flight") => in_flight += 1,
-            None => break duplicate,
-            Some(other) => panic!("{other}"),
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
-    assert!(answer.is_replay());
-    assert_eq!(answer.status, 201);
-    assert!(in_flight > 10, "the duplicates came while it ran: {in_flight}");
-    assert_eq!(run.await.unwrap().status, 201);
-    assert_eq!(ledger.effects().await, 1);
-}
-
-/// S27. Lease 1.5 s, run 1.2 s, four handlers that hold all four connections of the user's pool, other keys arriving
-/// meanwhile. Fails when renewals wait behind queued transactions (`Lane::Renewal` joins `others`), and when the lease
-/// is counted from before the queue (`since = sent`).
-#[tokio::test(flavor = "multi_thread")]
-async fn runs_that_queue_for_the_writer_commit_or_are_refused_before_they_ran() {
-    let ledger = Ledger::new().await;
-    let (router, _) = slow_router(&ledger, Duration::from_millis(1500), Duration::from_millis(1200));
-    let keys = ["a", "b", "c", "d", "e"];
-    let clients: Vec<_> = keys
-        .into_iter()
-        .map(|key| {
-            let router = router.clone();
-            tokio::spawn(async move {
-                loop {
-                    let answer = send(&router, keyed("/pay", key), "").await;
-                    match (answer.status.as_u16(), answer.problem()) {
-                        (201, None) => return,
-                        (503, Some("transaction-failed" | "store-unavailable")) | (409, Some("in-flight")) => {}
-                        other => panic!("{key}: {other:?}"),
-                    }
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            })
-        })
-        .collect();
-    for client in clients {
-        tokio::time::timeout(Duration::from_secs(60), client).await.expect("a deadlock").unwrap();
-    }
-    assert_eq!(ledger.effects().await, 5);
 }

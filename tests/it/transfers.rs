@@ -20,9 +20,9 @@ const KILLS: u32 = 30;
 /// So many transfers are under way at once.
 const LANES: usize = 6;
 
-/// Books exactly once, sum unchanged, an answer for each client and the same for all three. Fails when the bank writes
-/// outside of the operation's transaction, when `complete_in` commits in two steps, and when `machine::claim` frees a
-/// lapsed record instead of counting it as an attempt under its fingerprint.
+/// Books exactly once, sum unchanged, an answer for each client and the same for all three. Fails when `begin` commits what
+/// it has begun, when `complete_in` commits the handler's effects without their record, and when `machine::claim` runs
+/// what is recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_survive_thirty_kills_with_each_effect_once() {
     let city = Arc::new(City::new().await);
@@ -82,7 +82,8 @@ async fn transfers_survive_thirty_kills_with_each_effect_once() {
 
     let mut transfers = 0;
     for lane in lanes {
-        for (key, answers) in lane.await.unwrap() {
+        let done = tokio::time::timeout(Duration::from_secs(60), lane).await.expect("a transfer without an answer");
+        for (key, answers) in done.unwrap() {
             transfers += 1;
             let effects = bank::effects(&city.books, &key).await;
             let [first, ..] = &answers;

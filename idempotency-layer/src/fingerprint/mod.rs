@@ -241,7 +241,8 @@ mod tests {
         Request::post("/pay?x=1").header("content-type", "application/json")
     }
 
-    /// Fails when `of_fields` leaves out any one of its fields.
+    /// Fails when `of_fields` leaves out the method, the path, either of the content headers, the configured header or the
+    /// body; and when `path` leaves out the query.
     #[test]
     fn everything_that_says_what_is_asked_for_counts() {
         let same = fingerprint(base(), "{}");
@@ -269,5 +270,39 @@ mod tests {
         let same = fingerprint(base(), "{}");
         assert_eq!(same, fingerprint(base().header("user-agent", "retry/2").header("traceparent", "00-1"), "{}"));
         assert_eq!(same, fingerprint(base().uri("https://api.example/pay?x=1"), "{}"));
+    }
+
+    /// Fails when `FieldHasher::header` does not say how many values there are.
+    #[test]
+    fn a_value_counts_under_its_own_header_only() {
+        let by_type = Request::post("/pay").header("content-type", "gzip");
+        let by_encoding = Request::post("/pay").header("content-encoding", "gzip");
+        assert_ne!(fingerprint(by_type, "{}"), fingerprint(by_encoding, "{}"));
+    }
+
+    /// Two routes of which a nested router sees the same rest. Fails when `path` does not look for the original URI.
+    #[cfg(feature = "axum")]
+    #[test]
+    fn the_prefix_that_a_nested_router_has_stripped_counts() {
+        let nested = |original: &'static str| {
+            fingerprint(base().extension(axum::extract::OriginalUri(http::Uri::from_static(original))), "{}")
+        };
+        assert_ne!(nested("/cards/pay?x=1"), nested("/banks/pay?x=1"));
+    }
+
+    /// Fails when `of` takes the exact fingerprint whatever it was told.
+    #[test]
+    fn a_custom_fingerprint_decides_alone() {
+        let by_body = RequestFingerprint::custom(|request| {
+            let mut hasher = request.hasher();
+            hasher.field(request.body());
+            Fingerprint::from_bytes(hasher.finish())
+        });
+        let of = |uri: &str, body: &'static str| {
+            let (parts, ()) = Request::post(uri).body(()).expect("a request").into_parts();
+            by_body.of(&Fingerprinted::new(&parts, &Bytes::from_static(body.as_bytes()), &HashSecret::default()))
+        };
+        assert_eq!(of("/pay", "{}"), of("/refund", "{}"));
+        assert_ne!(of("/pay", "{}"), of("/pay", "{} "));
     }
 }
