@@ -11,7 +11,7 @@
 //! 5. The client is answered. Only what the store has confirmed is answered as success.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -88,8 +88,13 @@ where
     // A service that panics is not called again: it is the run's own.
     let call = catch_unwind(AssertUnwindSafe(|| inner.call(request)));
     let run = Run { shared, operation, heartbeat, unrouted, answer: Some(answer), _admitted: admitted };
-    tokio::spawn(run.drive(call, method).in_current_span());
+    // In a box: a task is moved whole, more than once, before it runs.
+    tokio::spawn(boxed(run.drive(call, method)).in_current_span());
     answered
+}
+
+fn boxed<F: Future>(future: F) -> Pin<Box<F>> {
+    Box::pin(future)
 }
 
 /// A lease as the store gave it.
@@ -99,39 +104,46 @@ pub(crate) struct Held {
     pub(crate) since: Instant,
 }
 
-impl<St: Store, RB: Body, E> Run<St, RB, E> {
+impl<St, RB, E> Run<St, RB, E>
+where
+    St: Store,
+    RB: Body + Send + 'static,
+    RB::Data: Send,
+    RB::Error: Send,
+    E: Send + 'static,
+{
     /// Sees the handler through to the record and the answer.
-    async fn drive<F>(self, call: std::thread::Result<F>, method: Method)
+    async fn drive<F>(mut self, call: std::thread::Result<F>, method: Method)
     where
         F: Future<Output = Result<Response<RB>, E>>,
     {
-        let cap = self.shared.config.max_response_body;
-        let ran = match call {
-            // A handler that panics is dropped here with all it held, so nothing half done is seen again.
-            Ok(call) => {
-                AssertUnwindSafe(async move {
-                    let (parts, body) = call.await?.into_parts();
-                    let collected = match uncollectable(&method, &parts) {
-                        Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
-                        None => collect(body, cap).await,
-                    };
-                    Ok((parts, collected))
-                })
-                .catch_unwind()
-                .await
+        let ran = guarded(call, method, self.shared.config.max_response_body).await;
+        let verdict = match self.judge(ran) {
+            Next::Settle(verdict) => verdict,
+            Next::RollBack(open, verdict) => {
+                self.roll_back(open).await;
+                verdict
             }
-            Err(panic) => Err(panic),
+            Next::Commit(open, verdict) => return self.commit(open, verdict).await,
         };
-        let ran = match ran {
-            Ok(Ok((parts, collected))) => Ran::Answered(parts, collected),
-            Ok(Err(error)) => Ran::Failed(error),
-            Err(_) => Ran::Panicked,
+        let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
+        let written = match poll_once(settled.as_mut()).await {
+            Poll::Ready(written) => Ok(written),
+            Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
         };
-        self.finish(ran).await;
+        let is_late = written.is_err();
+        let response = self.answer_to(&verdict.step, written, verdict.answer);
+        send(self.answer.take(), response);
+        if is_late {
+            tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
+            let written = settled.await;
+            tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
+        }
+        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
     }
 
-    /// Writes what the policy says of a run, and answers.
-    async fn finish(self, ran: Ran<RB, E>) {
+    /// Says what is to be done with what the handler made of its run.
+    fn judge(&self, ran: Ran<RB, E>) -> Next<RB, E> {
         let closed = self.operation.slot().close();
         let facts = RunFacts {
             attempt: self.operation.attempt(),
@@ -139,42 +151,64 @@ impl<St: Store, RB: Body, E> Run<St, RB, E> {
             unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
         };
-        let mut verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
+        let verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
         match closed {
-            Closed::Transaction(open) if verdict.commits() && open.is_back() => {
-                return Box::pin(self.commit(open, verdict)).await;
-            }
-            Closed::Transaction(open) => {
-                if !open.is_back() {
-                    tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
-                    // It may be inside the body that the answer holds, and whoever waits for it would wait for ever.
-                    verdict = Verdict::refused(Problem::transaction_lost());
-                }
-                Box::pin(self.roll_back(open)).await;
-            }
+            Closed::Unused => Next::Settle(verdict),
             // Whatever the handler made of the error: nothing was written, and a retry may get its transaction. Unless it
             // says for itself what its answer means, as one does that has had an effect elsewhere.
             Closed::Failed(problem) if verdict.is_server_error() && !verdict.is_declared => {
-                verdict = Verdict::refused(problem);
+                Next::Settle(Verdict::refused(problem))
             }
-            Closed::Unused | Closed::Failed(_) => {}
+            Closed::Failed(_) => Next::Settle(verdict),
+            Closed::Transaction(open) if !open.is_back() => {
+                tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                // The verdict is dropped here. The transaction may be inside the body that it holds, and whoever waited
+                // for it would wait for a client that is not served.
+                Next::RollBack(open, Verdict::refused(Problem::transaction_lost()))
+            }
+            Closed::Transaction(open) if verdict.commits() => Next::Commit(open, verdict),
+            Closed::Transaction(open) => Next::RollBack(open, verdict),
         }
-        self.settle(verdict).await;
+    }
+
+    /// The answer to the client, once it is known what became of the write.
+    fn answer_to<T>(&self, step: &Step, written: Result<Option<Write>, T>, answer: Answer<RB, E>) -> Answer<RB, E> {
+        let written = written.ok();
+        tracing::debug!(operation = ?self.operation, written = ?written, "a run has ended");
+        if matches!(step, Step::Hold) {
+            let record = self.operation.record();
+            tracing::warn!(operation = ?self.operation, %record, "the outcome is unknown; the key is held for an operator");
+        }
+        let is_lost = match written {
+            Some(Some(Write::Done)) => false,
+            Some(Some(Write::Fenced)) => true,
+            Some(None) | None => self.operation.is_lost(),
+        };
+        // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
+        let is_result = matches!(step, Step::Complete(_));
+        if is_lost && is_result { Ok(self.shared.refuse(Problem::lease_lost())) } else { answer }
     }
 
     /// Rolls back, and goes on when that takes too long: the client waits, and the record does not depend on it.
-    async fn roll_back(&self, open: Box<dyn Open>) {
-        let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
-        if rolled_back.await.is_err() {
-            tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
-        }
+    fn roll_back(&self, open: Box<dyn Open>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
+            if rolled_back.await.is_err() {
+                tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
+            }
+        })
+    }
+
+    /// In a box, as every step of a transaction, so that runs without one need no room for it.
+    fn commit(self, open: Box<dyn Open>, verdict: Verdict<RB, E>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.committed(open, verdict))
     }
 
     /// Records and commits in the handler's transaction.
-    async fn commit(mut self, open: Box<dyn Open>, verdict: Verdict<RB, E>) {
+    async fn committed(mut self, open: Box<dyn Open>, verdict: Verdict<RB, E>) {
         // A renewal that comes between would conflict with the very row that is about to be written.
         self.heartbeat.stop().await;
-        let (shared, operation) = (Arc::clone(&self.shared), self.operation.clone());
+        let (shared, operation) = (&self.shared, &self.operation);
         let lease = operation.lease();
         let Step::Complete(completion) = &verdict.step else {
             unreachable!("only a completion commits");
@@ -214,48 +248,37 @@ impl<St: Store, RB: Body, E> Run<St, RB, E> {
             None => verdict.answer,
             Some(problem) => Ok(shared.refuse(problem)),
         };
-        self.send(response);
+        send(self.answer.take(), response);
     }
+}
 
-    /// Writes the record by itself, and answers.
-    async fn settle(mut self, verdict: Verdict<RB, E>) {
-        let Verdict { step, answer, .. } = verdict;
-        let (shared, operation) = (Arc::clone(&self.shared), self.operation.clone());
-        let mut settled = pin!(settle(&shared.store, operation.lease(), &step));
-        let written = match poll_once(settled.as_mut()).await {
-            Poll::Ready(written) => Ok(written),
-            Poll::Pending => {
-                let deadline = Instant::now() + shared.config.record_deadline;
-                Box::pin(timeout_at(deadline, settled.as_mut())).await
-            }
+/// Awaits a handler and reads its response. A handler that panics is dropped in here with all it held, so nothing half done
+/// is seen again.
+fn guarded<F, RB, E>(call: std::thread::Result<F>, method: Method, cap: usize) -> impl Future<Output = Ran<RB, E>>
+where
+    F: Future<Output = Result<Response<RB>, E>>,
+    RB: Body,
+{
+    let collected = async move {
+        let Ok(call) = call else { return Ran::Panicked };
+        let (parts, body) = match call.await {
+            Ok(response) => response.into_parts(),
+            Err(error) => return Ran::Failed(error),
         };
-        tracing::debug!(operation = ?operation, written = ?written, "a run has ended");
-        if matches!(step, Step::Hold) {
-            let record = operation.record();
-            tracing::warn!(operation = ?operation, %record, "the outcome is unknown; the key is held for an operator");
-        }
-        let is_lost = match written {
-            Ok(Some(Write::Done)) => false,
-            Ok(Some(Write::Fenced)) => true,
-            Ok(None) | Err(_) => operation.is_lost(),
+        let collected = match uncollectable(&method, &parts) {
+            Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
+            None => collect(body, cap).await,
         };
-        // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
-        let is_result = matches!(step, Step::Complete(_));
-        let response = if is_lost && is_result { Ok(shared.refuse(Problem::lease_lost())) } else { answer };
-        self.send(response);
-        if written.is_err() {
-            tracing::error!(operation = ?operation, "answered before the record was confirmed; going on to write it");
-            let written = settled.await;
-            tracing::info!(operation = ?operation, written = ?written, "a late record was decided");
-        }
-        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
-    }
+        Ran::Answered(parts, collected)
+    };
+    AssertUnwindSafe(collected).catch_unwind().map(|ran| ran.unwrap_or(Ran::Panicked))
+}
 
-    fn send(&mut self, response: Answer<RB, E>) {
-        if self.answer.take().is_none_or(|answer| answer.send(response).is_err()) {
-            tracing::debug!("the client of a run has gone; its retry gets the record");
-        }
-    }
+/// What is to be done with a run.
+enum Next<RB: Body, E> {
+    Settle(Verdict<RB, E>),
+    RollBack(Box<dyn Open>, Verdict<RB, E>),
+    Commit(Box<dyn Open>, Verdict<RB, E>),
 }
 
 /// How a handler ended.
@@ -356,6 +379,12 @@ fn is_unrouted(parts: &Parts) -> bool {
 #[cfg(not(feature = "axum"))]
 fn is_unrouted(_: &Parts) -> bool {
     false
+}
+
+fn send<RB: Body, E>(answer: Option<oneshot::Sender<Answer<RB, E>>>, response: Answer<RB, E>) {
+    if answer.is_none_or(|answer| answer.send(response).is_err()) {
+        tracing::debug!("the client of a run has gone; its retry gets the record");
+    }
 }
 
 const CONFIRM_PAUSE: Duration = Duration::from_millis(50);
