@@ -58,7 +58,7 @@ async fn a_run_that_this_process_knows_to_have_lapsed_is_held() {
     assert_eq!(store.resolve(&held, LeaseId::random(), &Resolution::Free).await.unwrap(), Write::Done);
 }
 
-/// Fails when `held` reads once, or goes on from the last record that it lists.
+/// Fails when `held` reads once.
 #[tokio::test]
 async fn held_records_are_found_behind_more_live_runs_than_one_read_brings() {
     let disk = Disk::new();
