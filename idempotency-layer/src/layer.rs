@@ -100,7 +100,8 @@ impl<St: Store> IdempotencyLayer<St> {
     }
 
     /// How long a key means its request, from the last write of its record. Default: 24 h; at least the lease, at most
-    /// ten years. Afterwards a late retry is a new operation: choose it longer than any client goes on retrying.
+    /// ten years. Afterwards a late retry is a new operation: choose it longer than any client goes on retrying. Held
+    /// keys do not expire, and neither do runs under [`UnknownOutcome::Hold`] that went silent.
     pub fn retention(self, retention: Duration) -> Self {
         self.set(|config| config.retention = retention)
     }

@@ -1,9 +1,13 @@
 //! A process that is killed in mid-request: what the next one makes of it.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
+use idempotency_layer::store::{HeldCause, HeldRecord, LeaseId, Page, Resolution, Write};
+use idempotency_layer::{SqliteStore, Store};
 use idempotency_tests::bank;
 use idempotency_tests::failpoint::Point;
+use tokio::time::{sleep, timeout};
 
 use crate::city::{City, receipt};
 
@@ -50,6 +54,51 @@ async fn killed_between_claim_and_record_under_hold_the_retry_gets_outcome_unkno
         assert!(answer.body.contains("\"record\":\""), "{}", answer.body);
         city.assert_effects("k", 0).await;
     }
+}
+
+/// S1 under Hold, and no client comes back. Fails when `Record::is_held` is false of every run, and when
+/// `Record::expires_at` gives a run under Hold an expiry.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_under_hold_the_key_is_listed_and_kept_until_an_operator_decides() {
+    for point in [Point::AfterClaim, Point::Handler, Point::Effect, Point::BeforeRecord] {
+        let city = City::new().await;
+        let mut doomed = city.bank_stopping_at(point, &["--lease", "500", "--retention", "1000", "--hold"]).await;
+        let _cut = city.send(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        doomed.kill().await;
+
+        let store = city.store().await;
+        let found = until_held(&store).await;
+        assert_eq!((found.cause, found.attempt), (HeldCause::Lapsed, 1), "{point:?}");
+        // The clock of the file is the machine's: its last write is older than its retention after this.
+        sleep(Duration::from_millis(1000)).await;
+        assert_eq!(store.sweep().await.unwrap(), 0, "{point:?}");
+        let kept: Vec<_> = held(&store).await.iter().map(|held| held.hold).collect();
+        assert_eq!(kept, [found.hold], "{point:?}");
+
+        assert_eq!(store.resolve(&found, LeaseId::random(), &Resolution::Free).await.unwrap(), Write::Done);
+        let heir = city.bank(LEASE).await;
+        let answer = city.persist(&heir, "k").await;
+        assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2), "{point:?}");
+        city.assert_effects("k", 1).await;
+    }
+}
+
+/// Waits until a record is held, and claims nothing.
+async fn until_held(store: &SqliteStore) -> HeldRecord {
+    let waiting = async {
+        loop {
+            match held(store).await[..] {
+                [held] => return held,
+                _ => sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    timeout(Duration::from_secs(30), waiting).await.unwrap()
+}
+
+async fn held(store: &SqliteStore) -> Vec<HeldRecord> {
+    store.held(&Page::first(NonZeroU16::MAX)).await.unwrap().records
 }
 
 /// S2. Fails when `complete_in` commits the handler's effects without the record, and when `Run::commit` answers the

@@ -245,14 +245,14 @@ async fn held<S: Store>(any: &Key<S>) -> Key<S> {
     key
 }
 
-async fn listed<S: Store>(key: &Key<S>) -> HeldRecord {
+pub(super) async fn listed<S: Store>(key: &Key<S>) -> HeldRecord {
     match from(key).await {
         Some(held) if held.record == key.record => held,
         other => panic!("a held record is not listed where it belongs, but {other:?}"),
     }
 }
 
-async fn is_not_listed<S: Store>(key: &Key<S>) -> bool {
+pub(super) async fn is_not_listed<S: Store>(key: &Key<S>) -> bool {
     from(key).await.is_none_or(|held| held.record != key.record)
 }
 
@@ -276,7 +276,7 @@ fn before(id: RecordId) -> RecordId {
 }
 
 /// Ids in their order that no other record comes between.
-fn neighbours(count: u8) -> Vec<RecordId> {
+pub(super) fn neighbours(count: u8) -> Vec<RecordId> {
     let mut bytes = random();
     (0..count)
         .map(|last| {

@@ -35,6 +35,7 @@ mod harness;
 pub mod held;
 pub mod identity;
 mod key;
+pub mod lapsed;
 pub mod leases;
 #[macro_use]
 mod list;
@@ -162,6 +163,18 @@ list! { $
         only_a_held_key_is_resolved,
         a_second_decision_is_fenced,
         one_of_two_overlapping_decisions_counts,
+    }
+    lapsed {
+        a_run_that_lapsed_under_hold_does_not_expire,
+        a_run_that_lapsed_under_hold_is_listed,
+        a_run_that_lapsed_under_hold_is_seen_as_held,
+        a_run_that_lives_under_hold_is_not_held,
+        a_run_that_lapsed_under_rerun_is_not_held,
+        a_page_passes_over_runs_that_live,
+        a_run_that_lapsed_under_hold_is_decided_and_its_holder_fenced,
+        a_holder_that_lapsed_under_hold_still_renews,
+        a_holder_that_lapsed_under_hold_still_ends_its_run,
+        a_completion_and_a_decision_do_not_both_win,
     }
     retention {
         a_settled_key_is_new_after_its_retention,

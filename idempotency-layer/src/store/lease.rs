@@ -189,12 +189,18 @@ pub struct ClaimRequest {
 }
 
 /// What becomes of a run that ended without telling its outcome: a crash, a lost lease.
+///
+/// Stored with the claim, since whoever could say so later may be dead by then. So is the expiry: a store whose
+/// database removes records by itself, by a time to live say, claims under [`Hold`](UnknownOutcome::Hold) without one,
+/// and gives the record one with the write that ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LapsePolicy {
     /// Whether the next claim may run it again.
     pub unknown: UnknownOutcome,
     /// After so many *lapsed* runs the record is HELD whatever `unknown` says: a request that kills its process does
-    /// not kill it forever. Runs that answered, with a 5xx or 429 say, do not count.
+    /// not kill it forever. Runs that answered, with a 5xx or 429 say, do not count. Under
+    /// [`Rerun`](UnknownOutcome::Rerun) the next claim finds that out; until then the last run is one that lapsed, and
+    /// it expires like any other.
     pub max_attempts: NonZeroU32,
 }
 
@@ -207,5 +213,8 @@ pub enum UnknownOutcome {
     #[default]
     Rerun,
     /// The key is held: every retry is refused with `outcome-unknown` until an operator decides.
+    ///
+    /// A run that goes silent is held as soon as its lease has lapsed, whether or not anybody asks for its key again,
+    /// and does not expire.
     Hold,
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::machine::{self, Change, Liveness, Millis, Record, State};
+use super::machine::{self, Change, Liveness, Millis, Record};
 use super::watchers::Watchers;
 use super::{
     Claim, ClaimRequest, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId, Renewal, Resolution,
@@ -124,10 +124,7 @@ impl Store for MemoryStore {
             .iter()
             .filter(|(id, _)| page.start().is_none_or(|start| *id > start))
             .filter_map(|(id, slot)| match slot {
-                Slot::Record { record, .. } => match record.state {
-                    State::Held(cause) => Some(machine::held(id, record, cause, now)),
-                    _ => None,
-                },
+                Slot::Record { record, .. } => machine::held(id, record, now, Liveness::ByClock),
                 Slot::Unreadable(_) => None,
             })
             .collect();
@@ -137,7 +134,7 @@ impl Store for MemoryStore {
     }
 
     async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        self.step(&held.record, |found, now| machine::resolve(found, held.hold, by, resolution, now))
+        self.step(&held.record, |found, now| machine::resolve(found, held.hold, by, resolution, now, Liveness::ByClock))
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
@@ -154,7 +151,7 @@ impl Store for MemoryStore {
 enum Slot {
     Record {
         record: Record,
-        /// The one entry of this record in [`Records::due`]; none while it is held.
+        /// The one entry of this record in [`Records::due`]; none while it does not expire.
         due: Option<Millis>,
     },
     #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "built by the conformance list only"))]

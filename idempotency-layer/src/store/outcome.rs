@@ -103,8 +103,9 @@ pub enum Look {
         lease: LeaseId,
         /// How long it has been going, by the store's clock.
         age: Duration,
-        /// Whether its lease has lapsed. What the next claim makes of it, the next attempt or a held record, depends
-        /// on the [`LapsePolicy`](super::LapsePolicy) that this run was claimed under.
+        /// Whether its lease has lapsed, so that the next claim makes it the next attempt, or a held record where the
+        /// attempts of its [`LapsePolicy`](super::LapsePolicy) are used up. A run that lapsed under
+        /// [`Hold`](super::UnknownOutcome::Hold) is [`Held`](Self::Held) instead.
         lapsed: bool,
     },
     /// It ran, and this was the answer.

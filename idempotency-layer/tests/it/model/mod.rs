@@ -50,7 +50,7 @@ pub(crate) fn agrees<H: Harness>(cases: u32, harness: impl Fn() -> H) -> Result<
 }
 
 /// Every mutation of what a record becomes and of what is told about it.
-const CAUGHT: [Mutation; 46] = [
+const CAUGHT: [Mutation; 54] = [
     Mutation::FreeStartsAttemptsAnew,
     Mutation::AgeIsZero,
     Mutation::AgeCountsFromTheFirstClaim,
@@ -97,4 +97,12 @@ const CAUGHT: [Mutation; 46] = [
     Mutation::RenewalKeepsTheRetention,
     Mutation::CrossingRenewalIsAWrite,
     Mutation::LiveRunsExpire,
+    Mutation::RunsUnderHoldExpire,
+    Mutation::LapsesUnderHoldAreNotListed,
+    Mutation::LapsesUnderHoldLookRunning,
+    Mutation::RunsUnderHoldAreHeld,
+    Mutation::LapsesUnderRerunAreHeld,
+    Mutation::LapsesUnderHoldAreNotDecided,
+    Mutation::LapsesUnderHoldAreNotRenewed,
+    Mutation::LapsesUnderHoldAreNotEnded,
 ];

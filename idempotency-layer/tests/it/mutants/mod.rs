@@ -95,6 +95,17 @@ mutants! {
     a_second_decision_is_fenced: SecondDecisionsReplace,
     one_of_two_overlapping_decisions_counts: DecisionChecksThenActs,
 
+    a_run_that_lapsed_under_hold_does_not_expire: RunsUnderHoldExpire,
+    a_run_that_lapsed_under_hold_is_listed: LapsesUnderHoldAreNotListed,
+    a_run_that_lapsed_under_hold_is_seen_as_held: LapsesUnderHoldLookRunning,
+    a_run_that_lives_under_hold_is_not_held: RunsUnderHoldAreHeld,
+    a_run_that_lapsed_under_rerun_is_not_held: LapsesUnderRerunAreHeld,
+    a_page_passes_over_runs_that_live: LiveRunsTakePlaces,
+    a_run_that_lapsed_under_hold_is_decided_and_its_holder_fenced: LapsesUnderHoldAreNotDecided,
+    a_holder_that_lapsed_under_hold_still_renews: LapsesUnderHoldAreNotRenewed,
+    a_holder_that_lapsed_under_hold_still_ends_its_run: LapsesUnderHoldAreNotEnded,
+    a_completion_and_a_decision_do_not_both_win: DecisionOfALapseChecksThenActs,
+
     a_settled_key_is_new_after_its_retention: SettledNeverExpires,
     a_lapsed_key_is_new_after_its_retention: RunsNeverExpire,
     the_retention_counts_from_the_last_write: RetentionCountsFromTheClaim,
