@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, Method};
-use idempotency_shared::{IdempotencyKey, KeyLimit};
+use http::{HeaderName, Method, Response};
+use idempotency_shared::{IdempotencyKey, KeyLimit, Problem};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -170,6 +171,22 @@ impl<St: Store> IdempotencyLayer<St> {
     /// malformed key. Default: unset.
     pub fn documentation(self, uri: impl Into<String>) -> Self {
         self.set(|config| config.documentation = Some(uri.into()))
+    }
+
+    /// Whether answers that are recorded, and their replays, say for how many more seconds the key means its request, as
+    /// `Idempotency-Expires-In`. Default: false.
+    pub fn publish_expiry(self, publish: bool) -> Self {
+        self.set(|config| config.publish_expiry = publish)
+    }
+
+    /// Renders problems in another way: `render` gets each one with the response that would be sent, whose body is the
+    /// JSON of RFC 9457, and gives the one that is. Status and `Retry-After` are what clients go by; keep them, and
+    /// `Idempotency-Problem`. Default: as it comes.
+    pub fn problem_response(
+        self,
+        render: impl Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|config| config.render = Some(Arc::new(render)))
     }
 
     /// How long a request waits for a claim that the store does not answer, and a finished run for the store to take its

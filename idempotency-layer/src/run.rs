@@ -32,7 +32,6 @@ use crate::collect::{Collected, collect, uncollectable};
 use crate::heartbeat::Heartbeat;
 use crate::operation::Operation;
 use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
-use crate::replay::HeaderRules;
 use crate::service::{Admitted, Shared};
 use crate::settle::{Step, settle};
 use crate::store::{Commit, Completion, Lease, Store, StoreErrorKind, Tombstone, Write};
@@ -151,20 +150,20 @@ where
             unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
         };
-        let verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
+        let verdict = Verdict::of(ran, &facts, &self.shared);
         match closed {
             Closed::Unused => Next::Settle(verdict),
             // Whatever the handler made of the error: nothing was written, and a retry may get its transaction. Unless it
             // says for itself what its answer means, as one does that has had an effect elsewhere.
             Closed::Failed(problem) if verdict.is_server_error() && !verdict.is_declared => {
-                Next::Settle(Verdict::refused(problem))
+                Next::Settle(Verdict::refused(&self.shared, problem))
             }
             Closed::Failed(_) => Next::Settle(verdict),
             Closed::Transaction(open) if !open.is_back() => {
                 tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
                 // The verdict is dropped here. The transaction may be inside the body that it holds, and whoever waited
                 // for it would wait for a client that is not served.
-                Next::RollBack(open, Verdict::refused(Problem::transaction_lost()))
+                Next::RollBack(open, Verdict::refused(&self.shared, Problem::transaction_lost()))
             }
             Closed::Transaction(open) if verdict.commits() => Next::Commit(open, verdict),
             Closed::Transaction(open) => Next::RollBack(open, verdict),
@@ -186,7 +185,17 @@ where
         };
         // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
         let is_result = matches!(step, Step::Complete(_));
-        if is_lost && is_result { Ok(self.shared.refuse(Problem::lease_lost())) } else { answer }
+        match answer {
+            _ if is_lost && is_result => Ok(self.shared.refuse(Problem::lease_lost())),
+            Ok(response) if is_result => Ok(self.recorded(response)),
+            answer => answer,
+        }
+    }
+
+    /// A response whose record is written as it is sent.
+    fn recorded(&self, mut response: Response<ResponseBody<RB>>) -> Response<ResponseBody<RB>> {
+        self.shared.publish_expiry(self.shared.config.retention, response.headers_mut());
+        response
     }
 
     /// Rolls back, and goes on when that takes too long: the client waits, and the record does not depend on it.
@@ -245,7 +254,7 @@ where
             }
         }
         let response = match problem {
-            None => verdict.answer,
+            None => verdict.answer.map(|response| self.recorded(response)),
             Some(problem) => Ok(shared.refuse(problem)),
         };
         send(self.answer.take(), response);
@@ -299,7 +308,7 @@ struct Verdict<RB: Body, E> {
 }
 
 impl<RB: Body, E> Verdict<RB, E> {
-    fn of(ran: Ran<RB, E>, facts: &RunFacts, rules: &HeaderRules) -> Self {
+    fn of<St: Store>(ran: Ran<RB, E>, facts: &RunFacts, shared: &Shared<St>) -> Self {
         let (parts, collected) = match ran {
             Ran::Answered(parts, collected) => (parts, collected),
             Ran::Failed(error) => {
@@ -309,7 +318,7 @@ impl<RB: Body, E> Verdict<RB, E> {
             Ran::Panicked => {
                 tracing::error!("a keyed handler panicked; its outcome is unknown");
                 let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, ..Self::refused(Problem::handler_panicked()) };
+                return Self { step, ..Self::refused(shared, Problem::handler_panicked()) };
             }
         };
         let declared = parts.extensions.get::<Outcome>().copied();
@@ -322,7 +331,7 @@ impl<RB: Body, E> Verdict<RB, E> {
                 let body = ResponseBody::whole(data.clone(), trailers.clone());
                 // Only what is recorded is copied.
                 let completion = (settlement == Settlement::Record)
-                    .then(|| Completion::Response(Arc::new(rules.stored(&parts, data, trailers))));
+                    .then(|| Completion::Response(Arc::new(shared.config.header_rules.stored(&parts, data, trailers))));
                 (settlement, completion, body)
             }
             Collected::Unfinished { reason, body } => (settlement, Some(tombstone(reason)), body),
@@ -341,8 +350,8 @@ impl<RB: Body, E> Verdict<RB, E> {
     }
 
     /// A run that did nothing and answers with a problem: its key is free.
-    fn refused(problem: Problem) -> Self {
-        let answer = Ok(crate::refusal::refusal(problem, None));
+    fn refused<St: Store>(shared: &Shared<St>, problem: Problem) -> Self {
+        let answer = Ok(shared.refuse(problem));
         Self { step: Step::Release, answer, is_success: false, is_declared: false }
     }
 

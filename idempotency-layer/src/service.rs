@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
-use idempotency_shared::{IdempotencyKey, Problem};
+use idempotency_shared::{IDEMPOTENCY_EXPIRES_IN, IdempotencyKey, Problem};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -93,7 +93,16 @@ impl<St: Store> Shared<St> {
 
     pub(crate) fn refuse<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
         tracing::debug!(scope = %self.config.scope, code = problem.code().as_str(), "a keyed request was refused");
-        refusal(problem, self.documentation.as_ref())
+        refusal(problem, self.documentation.as_ref(), self.config.render.as_ref())
+    }
+}
+
+impl<St> Shared<St> {
+    /// Tells a client for how long its key means its request, where that is to be told. Whole seconds, and none too many.
+    pub(crate) fn publish_expiry(&self, expires_in: Duration, headers: &mut HeaderMap) {
+        if self.config.publish_expiry {
+            headers.insert(IDEMPOTENCY_EXPIRES_IN, HeaderValue::from(expires_in.as_secs()));
+        }
     }
 }
 
@@ -185,15 +194,19 @@ where
     let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
     let acquired = match claim {
         Ok(Claim::Acquired(acquired)) => acquired,
-        Ok(Claim::Recorded(response)) => return Ok(replay(&response)),
+        Ok(Claim::Recorded(recorded)) => {
+            let mut response = replay(&recorded.response);
+            shared.publish_expiry(recorded.expires_in, response.headers_mut());
+            return Ok(response);
+        }
         Ok(other) => return Ok(shared.refuse(refused(&other, &request))),
         Err(error) => return Ok(shared.refuse(shared.claim_failed(&error, request))),
     };
     let held = Held { lease: request.lease, attempt: acquired.attempt, since: sent + acquired.queued };
-    let answered = run::start(shared, inner, parts, admitted, held);
+    let answered = run::start(Arc::clone(&shared), inner, parts, admitted, held);
     claiming.end();
     // A run that ends without an answer was aborted: nobody knows what it did.
-    answered.await.unwrap_or_else(|_| Ok(refusal(Problem::handler_panicked(), None)))
+    answered.await.unwrap_or_else(|_| Ok(shared.refuse(Problem::handler_panicked())))
 }
 
 /// What a run is of, and what it holds of the layer's bounds until it is over.

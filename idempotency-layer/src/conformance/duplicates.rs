@@ -270,7 +270,7 @@ async fn follows<S: Store>(state: &Seen, key: &Key<S>) {
         (Seen::Absent | Seen::Free, Claim::Acquired(_))
         | (Seen::Running(_), Claim::InFlight { .. })
         | (Seen::Held(_), Claim::Held) => true,
-        (Seen::Recorded(before), Claim::Recorded(after)) => before == after,
+        (Seen::Recorded(before), Claim::Recorded(after)) => *before == after.response,
         (Seen::Unavailable(before), Claim::Unavailable(after)) => before == after,
         _ => false,
     };

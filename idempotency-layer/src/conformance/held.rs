@@ -146,7 +146,7 @@ pub async fn a_held_key_is_settled<H: Harness>(harness: &H) {
     let key = held(&Key::lasting(harness).await).await;
     assert_eq!(key.decide(&settle).await, Write::Done);
     let Resolution::Settle(response) = settle else { unreachable!("the first resolution settles") };
-    assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded == response, "a claim on a settled key");
+    assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded.response == response, "a claim on a settled key");
     assert!(is_not_listed(&key).await, "a settled key is still listed as held");
 }
 

@@ -121,7 +121,7 @@ pub async fn a_run_that_lapsed_under_hold_is_decided_and_its_holder_fenced<H: Ha
         assert_eq!(late, Write::Fenced, "a completion by the holder after {resolution:?}");
         match resolution {
             Resolution::Settle(response) => {
-                assert_is!(key.claim().await, Claim::Recorded(found) if found == response, "a claim on a settled key");
+                assert_is!(key.claim().await, Claim::Recorded(found) if found.response == response, "a claim on a settled key");
             }
             Resolution::Free => {
                 key.acquire_as(2).await;

@@ -179,6 +179,7 @@ list! { $
     retention {
         a_settled_key_is_new_after_its_retention,
         a_lapsed_key_is_new_after_its_retention,
+        a_replay_tells_how_long_the_key_is_kept,
         the_retention_counts_from_the_last_write,
         the_retention_counts_from_the_decision,
         a_renewal_prolongs_the_retention,

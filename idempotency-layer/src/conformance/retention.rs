@@ -37,6 +37,22 @@ pub async fn a_lapsed_key_is_new_after_its_retention<H: Harness>(harness: &H) {
     key.other_request().acquire_as(1).await;
 }
 
+/// A replay tells how long the key still means its request: the retention at first, and less as time passes.
+///
+/// Fails on a store that tells every replay the whole retention.
+pub async fn a_replay_tells_how_long_the_key_is_kept<H: Harness>(harness: &H) {
+    let key = Key::expiring(harness).await;
+    key.end_held(End::Complete, &key.acquire().await).await;
+    let (half, whole) = (harness.retention() / 2, harness.retention());
+    assert_is!(
+        key.claim().await,
+        Claim::Recorded(recorded) if recorded.expires_in > half && recorded.expires_in <= whole,
+        "a replay within {half:?} of its record"
+    );
+    harness.pass(half).await;
+    assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded.expires_in <= half, "a replay after {half:?}");
+}
+
 /// The retention counts from the last write, not from the claim.
 ///
 /// Fails on a store that counts from the claim.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::{
     Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy,
-    Lease, LeaseId, Look, RecordId, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+    Lease, LeaseId, Look, RecordId, Recorded, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
 };
 
 /// A moment on the store's clock, in milliseconds.
@@ -146,7 +146,10 @@ pub(crate) fn claim(found: Option<&Record>, request: &ClaimRequest, now: Millis,
     }
     let own = record.lease == request.lease.id;
     match &record.state {
-        State::Recorded(response) => (Claim::Recorded(Arc::clone(response)), Change::Keep),
+        State::Recorded(response) => {
+            let expires_in = record.written_at.plus(record.retention).since(now);
+            (Claim::Recorded(Recorded { response: Arc::clone(response), expires_in }), Change::Keep)
+        }
         State::Tombstone(tombstone) => (Claim::Unavailable(*tombstone), Change::Keep),
         State::Held(_) => (Claim::Held, Change::Keep),
         // A duplicate of the claim whose run ended here. To claim again would leave a lease that nobody holds.

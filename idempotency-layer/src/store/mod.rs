@@ -62,7 +62,7 @@ pub use self::lease::{
     CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, RecordId, StoreId, UnknownOutcome,
 };
 pub use self::memory::MemoryStore;
-pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Renewal, Watch, Write};
+pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Recorded, Renewal, Watch, Write};
 pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason};
 pub use self::shared::{SharedStore, SharedTransactionalStore};
 #[cfg(feature = "sqlite")]

@@ -23,7 +23,7 @@ pub enum Claim {
         age: Duration,
     },
     /// It ran; this was the answer.
-    Recorded(Arc<StoredResponse>),
+    Recorded(Recorded),
     /// It ran; the answer was not kept.
     Unavailable(Tombstone),
     /// What happened is unknown, and an operator decides.
@@ -41,6 +41,15 @@ pub struct Acquired {
     pub attempt: u32,
     /// How long the claim waited inside this process before it was sent. The lease counts from then.
     pub queued: Duration,
+}
+
+/// An answer that a retry gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// The response.
+    pub response: Arc<StoredResponse>,
+    /// For how long the key still means this request, by the store's clock.
+    pub expires_in: Duration,
 }
 
 /// The answer to a renewal.

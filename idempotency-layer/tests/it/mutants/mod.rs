@@ -108,6 +108,7 @@ mutants! {
 
     a_settled_key_is_new_after_its_retention: SettledNeverExpires,
     a_lapsed_key_is_new_after_its_retention: RunsNeverExpire,
+    a_replay_tells_how_long_the_key_is_kept: ReplaysTellTheWholeRetention,
     the_retention_counts_from_the_last_write: RetentionCountsFromTheClaim,
     the_retention_counts_from_the_decision: RetentionCountsFromTheHold,
     a_renewal_prolongs_the_retention: RenewalKeepsTheRetention,

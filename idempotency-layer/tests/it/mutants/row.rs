@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idempotency_layer::store::{
     Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy,
-    Lease, LeaseId, Look, RecordId, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+    Lease, LeaseId, Look, RecordId, Recorded, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
 };
 
 use super::Mutation::{self, *};
@@ -122,7 +122,12 @@ impl Rules {
         }
         let own = row.lease == request.lease.id;
         match &row.state {
-            State::Recorded(response) => Claim::Recorded(Arc::clone(response)),
+            State::Recorded(response) => {
+                let age =
+                    if self.has(ReplaysTellTheWholeRetention) { Duration::ZERO } else { self.now - row.written_at };
+                let expires_in = row.retention.saturating_sub(age);
+                Claim::Recorded(Recorded { response: Arc::clone(response), expires_in })
+            }
             State::Buried(tombstone) => Claim::Unavailable(*tombstone),
             State::Held(_) if self.has(HeldIsFree) || own && self.has(HeldLetsItsWriterClaim) => {
                 self.run(place, request)
