@@ -19,7 +19,7 @@
 //!   [`UnknownOutcome::Hold`] refuses instead.
 //! - Effects in your own database are exactly-once only through the transaction of the run.
 //!
-//! [`guarantees`] has it by store, way of completion and policy.
+//! [`guarantees`] has it by store, way of completion and policy; [`serving`] has two whole programs.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -91,6 +91,7 @@ mod refusal;
 mod replay;
 mod run;
 mod service;
+pub mod serving;
 mod settle;
 pub mod store;
 mod transaction;
