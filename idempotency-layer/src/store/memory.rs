@@ -3,6 +3,7 @@
 //! A restart forgets every key. Records leave by time only: there is no capacity, and no live record is ever evicted,
 //! since a key that is forgotten early is an operation that runs twice.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -177,23 +178,29 @@ impl Records {
     }
 
     fn put(&mut self, id: RecordId, record: Record) {
-        let before = match self.slots.get(&id) {
-            Some(Slot::Record { due, .. }) => *due,
-            _ => None,
-        };
-        let due = match (before, record.expires_at()) {
-            (Some(before), Some(at)) if before <= at => Some(before),
-            (before, at) => {
-                if let Some(before) = before {
-                    self.due.remove(&(before, id));
-                }
-                if let Some(at) = at {
-                    self.due.insert((at, id));
-                }
-                at
+        let expires_at = record.expires_at();
+        match self.slots.entry(id) {
+            Entry::Vacant(slot) => {
+                self.due.extend(expires_at.map(|at| (at, id)));
+                slot.insert(Slot::Record { record, due: expires_at });
             }
-        };
-        self.slots.insert(id, Slot::Record { record, due });
+            Entry::Occupied(mut slot) => {
+                let before = match slot.get() {
+                    Slot::Record { due, .. } => *due,
+                    Slot::Unreadable(_) => None,
+                };
+                // An entry that comes up too early is put back then.
+                let stays = before.is_some_and(|before| expires_at.is_some_and(|at| before <= at));
+                let due = if stays { before } else { expires_at };
+                if !stays {
+                    if let Some(before) = before {
+                        self.due.remove(&(before, id));
+                    }
+                    self.due.extend(due.map(|at| (at, id)));
+                }
+                slot.insert(Slot::Record { record, due });
+            }
+        }
         self.watchers.changed(&id);
     }
 
