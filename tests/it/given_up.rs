@@ -74,7 +74,7 @@ async fn export(State(store): State<SqliteStore>, operation: Operation) -> Respo
 }
 
 /// A body that is read on by its client holds the transaction: the transaction is lost, and nobody waits for the client.
-/// Fails when `finish` keeps the handler's response while it takes the transaction back.
+/// Fails when `Run::judge` keeps the handler's response while it takes the transaction back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_inside_a_body_that_is_not_read_to_its_end_is_taken_back() {
     let shop = Shop::new().await;
@@ -128,7 +128,8 @@ async fn keep(State(store): State<SqliteStore>, operation: Operation) -> Respons
     StatusCode::PAYMENT_REQUIRED.into_response()
 }
 
-/// The file's write lock is lost with the guard, but not the client. Fails when `finish` waits for a rollback for ever.
+/// The file's write lock is lost with the guard, but not the client. Fails when `roll_back` waits
+/// for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_is_never_dropped_leaves_its_client_an_answer() {
     let shop = Shop::new().await;

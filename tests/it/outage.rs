@@ -159,7 +159,7 @@ async fn a_store_that_hangs_at_the_claim_is_503_after_a_bounded_wait() {
     }
 }
 
-/// S13. Fails when `leases::liveness` goes by the wall clock for a lease of this process.
+/// S13. Fails when `Leases::liveness` goes by the wall clock for a lease of this process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wall_clock_that_jumps_an_hour_either_way_changes_nothing() {
     for forward in [true, false] {

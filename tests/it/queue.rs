@@ -159,7 +159,7 @@ impl Contended {
 }
 
 /// S27. Lease 1.5 s, of which the claim waits 1.2 s for the writer; the run ends 2.2 s after the claim was sent. Fails when
-/// `claimed` counts the lease from when the claim was sent to the queue instead of from when it left it.
+/// `keyed` counts the lease from when the claim was sent to the queue instead of from when it left it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_queued_for_the_writer_holds_its_key_for_a_whole_lease() {
     let ledger = Ledger::new().await;

@@ -103,8 +103,8 @@ impl Hook for LosesClaims {
     }
 }
 
-/// A claim that was made and never answered does not keep its client out for a whole lease. Fails when `claimed` spawns
-/// no `undo`, and when `undo` releases a first attempt instead of forgetting it.
+/// A claim that was made and never answered does not keep its client out for a whole lease. Fails when
+/// `claim_failed` spawns no `undo`, and when `give_back` releases a first attempt instead of forgetting it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_nobody_heard_of_is_taken_back() {
     for subject in embedded().await {

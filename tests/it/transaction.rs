@@ -86,7 +86,7 @@ fn keep(transaction: TransactionGuard<SqliteTransaction>) {
 }
 
 /// S32. Fails when the commit hook lets every COMMIT pass; when `write_in` does not look for the record it has written;
-/// when `Run::finish` settles as the handler answered although the transaction is not back, or does not roll it back; when
+/// when `Run::judge` settles as the handler answered although the transaction is not back, or does not roll it back; when
 /// `abandon` does nothing; and when `Run::commit` does not free the key of a transaction that was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_and_the_store_works_on() {
