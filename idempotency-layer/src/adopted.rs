@@ -28,6 +28,7 @@ where
     F::Output: Send,
 {
     fn go_on(self: Pin<Box<Self>>, runtime: &Handle) {
+        // Nobody is left to be answered.
         runtime.spawn(async move { drop(self.await) });
     }
 }

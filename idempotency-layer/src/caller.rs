@@ -5,7 +5,7 @@
 //! - Without it, or where it names nobody, the credential headers are hashed into a *second* fingerprint: the same
 //!   request with other credentials is refused with `caller-changed` and never answered with somebody else's response.
 //! - Credentials that change with each request (a signature, a DPoP proof) would make every retry look like another
-//!   caller. Without a principal they are refused at the first request, not surprised at the first retry.
+//!   caller. Without a principal they are refused, so that this shows at the first request and not at the first retry.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! One run of one key: the handler, its response, the record, the answer.
+//! A run takes one key from the call of its handler to the record and the client's answer.
 //!
 //! It is a task of its own. A client that disconnects does not end it; it is awaited by the layer's tracker, and its
 //! place in the layer's bounds is free when it is over. What it does after the handler, in this order:

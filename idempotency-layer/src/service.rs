@@ -1,4 +1,4 @@
-//! The service: a request passes, is answered at once, or is read, claimed and run.
+//! A request passes, is answered at once, or is read, claimed and run.
 //!
 //! One request's way through the files of this crate:
 //!
@@ -46,6 +46,9 @@ use crate::store::{CallerFingerprint, Claim, ClaimRequest, Lease, LeaseId, Store
 use crate::undo;
 
 /// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+///
+/// It is ready when the inner service is. The one that was polled ready is the one that is called; a clone takes its
+/// place.
 #[derive(Clone, Debug)]
 pub struct Idempotency<Svc, St> {
     inner: Svc,

@@ -8,7 +8,7 @@ use std::time::Duration;
 ///
 /// Keys are never stored. It is SHA-256 over version, scope, principal and key, each with its length before it; an HMAC
 /// where the layer has a [secret](crate::IdempotencyLayer::hash_secret). Ordered, so that held records can be paged
-/// through. `Display` and `FromStr` use 64 lower-case hex digits.
+/// through. `Display` writes 64 lower-case hex digits, and `FromStr` reads them in either case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId([u8; 32]);
 
@@ -73,7 +73,7 @@ impl std::error::Error for ParseRecordIdError {}
 pub struct LeaseId([u8; 16]);
 
 impl LeaseId {
-    /// A fresh id: 122 random bits (UUIDv4, RFC 9562 §5.4).
+    /// A fresh id: 122 random bits (a version 4 UUID, RFC 9562, section 5.4).
     #[must_use]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().into_bytes())
@@ -209,7 +209,7 @@ pub struct LapsePolicy {
 #[non_exhaustive]
 pub enum UnknownOutcome {
     /// The next retry runs the handler again, as the next attempt. An effect that is neither in the transaction nor
-    /// behind a derived key can then happen twice.
+    /// behind a key that its system honours can then happen twice.
     #[default]
     Rerun,
     /// The key is held: every retry is refused with `outcome-unknown` until an operator decides.
