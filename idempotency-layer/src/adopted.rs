@@ -83,8 +83,3 @@ impl<T> Drop for Adopted<T> {
         }
     }
 }
-
-/// Polls once, and says what came of it: what is there at once needs no timer.
-pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
-}
