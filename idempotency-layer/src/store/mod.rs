@@ -54,12 +54,11 @@ mod shared;
 pub mod sqlite;
 mod watchers;
 
-use std::future::Future;
-
 pub use self::error::{StoreError, StoreErrorKind};
 pub use self::held::{HeldCause, HeldPage, HeldRecord, Page, Resolution};
 pub use self::lease::{
-    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, RecordId, StoreId, UnknownOutcome,
+    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, ParseRecordIdError, RecordId, StoreId,
+    UnknownOutcome,
 };
 pub use self::memory::MemoryStore;
 pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Recorded, Renewal, Watch, Write};
