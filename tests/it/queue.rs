@@ -16,7 +16,7 @@ use sqlx::SqlitePool;
 use tokio::task::JoinHandle;
 
 use crate::ledger::{EFFECT, Ledger, layer, write};
-use crate::request::{keyed, send};
+use crate::request::{keyed, send, sending};
 
 #[derive(Clone)]
 struct Slow {
@@ -55,10 +55,7 @@ async fn a_transaction_longer_than_its_lease_commits() {
     let ledger = Ledger::new().await;
     let gate = Gate::closed();
     let router = slow_router(&ledger, Duration::from_millis(600), Duration::ZERO, gate.clone());
-    let run = tokio::spawn({
-        let router = router.clone();
-        async move { send(&router, keyed("/pay", "k"), "").await }
-    });
+    let run = sending(&router, keyed("/pay", "k"), "");
     gate.entered().await;
     let entered = Instant::now();
     while entered.elapsed() < Duration::from_millis(2000) {

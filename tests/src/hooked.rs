@@ -8,7 +8,7 @@ use idempotency_layer::store::{
     Begin, Claim, ClaimRequest, Commit, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId,
     Renewal, Resolution, StoreId, Watch, Write,
 };
-use idempotency_layer::{Store, StoreError, TransactionalStore};
+use idempotency_layer::{Store, StoreError, StoreErrorKind, TransactionalStore};
 
 /// The verbs that a hook is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +35,11 @@ pub enum Verb {
 
 /// What a hook awaits before the verb goes on.
 pub type Hooking = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+/// What a hook answers that loses a verb or its reply, if so.
+pub fn lost_if(is_lost: bool) -> Hooking {
+    Box::pin(async move { if is_lost { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+}
 
 /// Decides what happens around each verb.
 pub trait Hook: Send + Sync + 'static {
