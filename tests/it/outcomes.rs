@@ -1,5 +1,7 @@
 //! What becomes of a key follows from how its handler answered.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -7,8 +9,9 @@ use axum::response::Response;
 use axum::routing::{any, post};
 use http::StatusCode;
 use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, Outcome, SharedStore, UnknownOutcome};
+use idempotency_tests::stores::embedded;
 
-use crate::request::{keyed, layer, send};
+use crate::request::{Answer, keyed, layer, send};
 
 /// Answers with the status in the request's body.
 async fn mirror(State(()): State<()>, _: Operation, body: String) -> StatusCode {
@@ -108,4 +111,30 @@ async fn a_404_of_no_route_leaves_the_key_free() {
     }
     assert!(!send(&router(), keyed("/known", "k"), "").await.is_replay());
     assert!(send(&router(), keyed("/known", "k"), "").await.is_replay());
+}
+
+/// Fails when a replay tells the whole retention, and when what is not recorded tells any.
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_answers_tell_how_long_their_key_is_kept_where_that_is_published() {
+    for subject in embedded().await {
+        let published = layer(&subject.store).retention(Duration::from_secs(100)).publish_expiry(true);
+        let expires_in = |answer: &Answer| -> Option<u64> {
+            answer.headers.get("idempotency-expires-in").map(|value| value.to_str().unwrap().parse().unwrap())
+        };
+        let router = mirroring(published);
+        assert_eq!(expires_in(&send(&router, keyed("/pay", "k"), "201").await), Some(100), "{}", subject.name);
+        subject.hand.advance(Duration::from_millis(30_500));
+        let replay = send(&router, keyed("/pay", "k"), "201").await;
+        assert_eq!((replay.is_replay(), expires_in(&replay)), (true, Some(69)), "{}", subject.name);
+        for (key, status) in [("a", "400"), ("b", "429"), ("c", "500")] {
+            assert_eq!(
+                expires_in(&send(&router, keyed("/pay", key), status).await),
+                None,
+                "{}: {status}",
+                subject.name
+            );
+        }
+        let silent = mirroring(layer(&subject.store));
+        assert_eq!(expires_in(&send(&silent, keyed("/pay", "k"), "201").await), None, "{}", subject.name);
+    }
 }

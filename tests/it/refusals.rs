@@ -279,32 +279,6 @@ async fn the_header_is_the_configured_one() {
     assert_eq!(send(&router, keyed("/pay", "k"), "").await.problem(), Some("key-missing"));
 }
 
-/// Fails when a replay tells the whole retention, and when what is not recorded tells any.
-#[tokio::test(flavor = "multi_thread")]
-async fn recorded_answers_tell_how_long_their_key_is_kept_where_that_is_published() {
-    for subject in embedded().await {
-        let published = layer(&subject.store).retention(Duration::from_secs(100)).publish_expiry(true);
-        let expires_in = |answer: &Answer| -> Option<u64> {
-            answer.headers.get("idempotency-expires-in").map(|value| value.to_str().unwrap().parse().unwrap())
-        };
-        let router = mirroring(published);
-        assert_eq!(expires_in(&send(&router, keyed("/pay", "k"), "201").await), Some(100), "{}", subject.name);
-        subject.hand.advance(Duration::from_millis(30_500));
-        let replay = send(&router, keyed("/pay", "k"), "201").await;
-        assert_eq!((replay.is_replay(), expires_in(&replay)), (true, Some(69)), "{}", subject.name);
-        for (key, status) in [("a", "400"), ("b", "429"), ("c", "500")] {
-            assert_eq!(
-                expires_in(&send(&router, keyed("/pay", key), status).await),
-                None,
-                "{}: {status}",
-                subject.name
-            );
-        }
-        let silent = mirroring(layer(&subject.store));
-        assert_eq!(expires_in(&send(&silent, keyed("/pay", "k"), "201").await), None, "{}", subject.name);
-    }
-}
-
 /// Fails when any refusal goes round the hook, or the problem is not in the extensions of what it made.
 #[tokio::test]
 async fn problems_are_rendered_as_the_service_wants_them() {
