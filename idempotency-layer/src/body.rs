@@ -1,4 +1,4 @@
-//! The two bodies of the layer: what the handler reads, and what the client gets.
+//! What the handler reads and what the client gets are bodies of the layer's own, around any body there may be.
 //!
 //! Both pass a foreign body through untouched, without an allocation, where the layer has nothing to do with the
 //! request. Data frames become [`Bytes`]; for bodies whose data is `Bytes` already that is free.

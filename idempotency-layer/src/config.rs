@@ -85,6 +85,7 @@ impl Config {
 
     /// The policy that goes into each claim.
     pub(crate) fn lapse_policy(&self) -> LapsePolicy {
+        // Zero has been refused by `check`.
         let max_attempts = NonZeroU32::new(self.max_attempts).unwrap_or(NonZeroU32::MIN);
         LapsePolicy { unknown: self.unknown, max_attempts }
     }

@@ -1,4 +1,5 @@
-//! While a run lasts, its lease is renewed every third; a lease that cannot be renewed is told to the handler.
+//! While a run lasts, its lease is renewed every third of its duration, and a handler whose lease cannot be renewed is
+//! told so.
 //!
 //! *Lost* means one of two things, and nothing else: the store said so, or the local monotonic clock has passed the
 //! lease since the last confirmed renewal *was sent*. A lease that is lost by the clock is renewed all the same: as
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::operation::Operation;
 use crate::store::{Lease, Renewal, Store};
 
-/// The heartbeats of a layer: those that are due one day, and who starts them.
+/// The heartbeats of a layer: those whose first renewal is not due yet, and the task that will start them.
 #[derive(Debug)]
 pub(crate) struct Heartbeats<St> {
     store: St,

@@ -132,7 +132,7 @@ mod tests {
     }
 
     /// Fails when `read` does not compare with the cap what is announced or what has come, does not compare the two with
-    /// each other, takes no permits, drops those of a second chunk, or takes a body that breaks off for one that ends.
+    /// each other, takes no share of the budget or no more for a second chunk, or takes a body that breaks off for one that ends.
     #[tokio::test]
     async fn only_whole_bodies_within_bounds_are_taken() {
         assert_eq!(read_chunks(&["ab", "cdef"], None, 9).await, Ok(Bytes::from_static(b"abcdef")));

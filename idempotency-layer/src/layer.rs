@@ -1,4 +1,4 @@
-//! The layer: where the settings are made, and where a service comes of them.
+//! A layer takes its settings in any order, checks them as a whole, and makes services that share its limits.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -155,8 +155,8 @@ impl<St: Store> IdempotencyLayer<St> {
     }
 
     /// Headers that replays do not repeat, beside hop-by-hop fields, `date`, `age`, `server`, `set-cookie`,
-    /// `www-authenticate`, `alt-svc`, trace and request ids, and rate limits. Default: none. Outweighs
-    /// [`always_store`](Self::always_store).
+    /// `www-authenticate`, `proxy-authenticate`, `alt-svc`, trace and request ids, and rate limits. Default: none.
+    /// Outweighs [`always_store`](Self::always_store).
     pub fn never_store(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.set(|config| config.header_rules.never = names.into_iter().collect())
     }

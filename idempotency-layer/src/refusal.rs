@@ -19,7 +19,10 @@ pub(crate) fn refusal<B: Body>(
     documentation: Option<&HeaderValue>,
     render: Option<&Render>,
 ) -> Response<ResponseBody<B>> {
-    let response = respond(problem.clone(), documentation);
+    let mut response = respond(problem.clone());
+    if let Some(link) = documentation.filter(|_| is_about_the_key(problem.code())) {
+        response.headers_mut().insert(LINK, link.clone());
+    }
     let response = match render {
         None => response,
         Some(render) => {
@@ -31,7 +34,7 @@ pub(crate) fn refusal<B: Body>(
     response.map(|body| ResponseBody::whole(body, None))
 }
 
-pub(crate) fn respond(problem: Problem, documentation: Option<&HeaderValue>) -> Response<Bytes> {
+pub(crate) fn respond(problem: Problem) -> Response<Bytes> {
     let mut response = Response::new(problem.to_json());
     *response.status_mut() = problem.status();
     let headers = response.headers_mut();
@@ -40,9 +43,6 @@ pub(crate) fn respond(problem: Problem, documentation: Option<&HeaderValue>) -> 
     headers.insert(IDEMPOTENCY_PROBLEM, HeaderValue::from_static(problem.code().as_str()));
     if let Some(seconds) = problem.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if let (Some(link), true) = (documentation, is_about_the_key(problem.code())) {
-        headers.insert(LINK, link.clone());
     }
     response.extensions_mut().insert(problem);
     response

@@ -8,7 +8,7 @@
 //! 2. Then the layer's own lists decide: what it keeps [always](crate::IdempotencyLayer::always_store), and what it
 //!    keeps [never](crate::IdempotencyLayer::never_store).
 //! 3. Fields of one moment, one connection or one client are not kept: `date`, `age`, `server`, `set-cookie`,
-//!    `www-authenticate`, `alt-svc`, trace and request ids, rate limits. All others are.
+//!    `www-authenticate`, `proxy-authenticate`, `alt-svc`, trace and request ids, rate limits. All others are.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderName};

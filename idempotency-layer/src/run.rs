@@ -1,4 +1,4 @@
-//! One run of one key: the handler, its response, the record, the answer.
+//! A run takes one key from the call of its handler to the record and the client's answer.
 //!
 //! It is a task of its own. A client that disconnects does not end it; it is awaited by the layer's tracker, and its
 //! place in the layer's bounds is free when it is over. What it does after the handler, in this order:
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, poll};
 use http::request::Parts;
 use http::{Method, Request, Response, response};
 use http_body::Body;
@@ -26,7 +26,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower_service::Service;
 use tracing::Instrument;
 
-use crate::adopted::poll_once;
 use crate::body::{RequestBody, ResponseBody};
 use crate::collect::{Collected, collect, uncollectable};
 use crate::heartbeat::Heartbeat;
@@ -126,7 +125,7 @@ where
             Next::Commit(open, verdict) => return self.commit(open, verdict).await,
         };
         let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
-        let written = match poll_once(settled.as_mut()).await {
+        let written = match poll!(settled.as_mut()) {
             Poll::Ready(written) => Ok(written),
             Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
         };

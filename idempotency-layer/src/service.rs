@@ -1,4 +1,4 @@
-//! The service: a request passes, is answered at once, or is read, claimed and run.
+//! A request passes, is answered at once, or is read, claimed and run.
 //!
 //! One request's way through the files of this crate:
 //!
@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::poll;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
@@ -29,10 +30,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower_service::Service;
 
 use crate::admission::{Admission, admit};
-use crate::adopted::{Adopted, Claiming, poll_once};
+use crate::adopted::{Adopted, Claiming};
 use crate::body::{RequestBody, ResponseBody};
 use crate::bound::{Bound, Share};
-use crate::caller::{Caller, caller, caller_fingerprint};
+use crate::caller::{Caller, caller, caller_fingerprint, fingerprint_of_nobody};
 use crate::config::Config;
 use crate::fingerprint::Fingerprinted;
 use crate::future::ResponseFuture;
@@ -46,6 +47,9 @@ use crate::store::{CallerFingerprint, Claim, ClaimRequest, Lease, LeaseId, Store
 use crate::undo;
 
 /// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+///
+/// It is ready when the inner service is. The one that was polled ready is the one that is called; a clone takes its
+/// place.
 #[derive(Clone, Debug)]
 pub struct Idempotency<Svc, St> {
     inner: Svc,
@@ -83,7 +87,7 @@ impl<St: Store> Shared<St> {
             undoing: Bound::new(config.max_running),
             heartbeats: Arc::new(Heartbeats::new(store.clone())),
             documentation: config.documentation_link(),
-            no_credentials: caller_fingerprint(&config.secret, &config.credentials, None),
+            no_credentials: fingerprint_of_nobody(&config.secret),
             store,
             config,
             tracker,
@@ -240,7 +244,7 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
     loop {
         let mut claim = pin!(store.claim(request));
         // Stores in memory answer at once, and need no timer.
-        let claim = match poll_once(claim.as_mut()).await {
+        let claim = match poll!(claim.as_mut()) {
             Poll::Ready(claim) => claim,
             Poll::Pending => match Box::pin(timeout_at(first_sent + patience, claim)).await {
                 Ok(claim) => claim,
@@ -277,7 +281,7 @@ impl<St: Store> Shared<St> {
             fingerprint: config.fingerprint.of(&Fingerprinted::new(parts, body, &config.secret)),
             caller: match caller {
                 Caller::Credentials { any: true } => {
-                    caller_fingerprint(&config.secret, &config.credentials, Some(&parts.headers))
+                    caller_fingerprint(&config.secret, &config.credentials, &parts.headers)
                 }
                 _ => self.no_credentials,
             },

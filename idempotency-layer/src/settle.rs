@@ -8,9 +8,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::poll;
 use tokio::time::{sleep, timeout};
 
-use crate::adopted::poll_once;
 use crate::policy::Settlement;
 use crate::store::{Completion, Lease, Store, StoreError, StoreErrorKind, Write};
 
@@ -38,7 +38,7 @@ impl Step {
 pub(crate) async fn settle(store: &impl Store, lease: &Lease, step: &Step) -> Option<Write> {
     let mut first = pin!(write(store, lease, step));
     // What is answered at once needs no timer, and the timers of what is not need no room in every run.
-    let mut answer = match poll_once(first.as_mut()).await {
+    let mut answer = match poll!(first.as_mut()) {
         Poll::Ready(answer) => Ok(answer),
         Poll::Pending => Box::pin(timeout(SEND_AGAIN_AFTER, first)).await,
     };

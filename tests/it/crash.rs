@@ -1,12 +1,15 @@
 //! A process that is killed in mid-request: what the next one makes of it.
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
 use idempotency_layer::store::{HeldCause, HeldRecord, LeaseId, Page, Resolution, Write};
 use idempotency_layer::{SqliteStore, Store};
-use idempotency_tests::bank;
 use idempotency_tests::failpoint::Point;
+use idempotency_tests::{bank, client};
+use serde_json::json;
+use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
 use crate::city::{City, receipt};
@@ -188,7 +191,7 @@ async fn a_holder_paused_inside_its_transaction_is_not_overtaken_and_commits() {
             if answer.problem() != Some("in-flight") {
                 break answer;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         };
         assert_eq!(refused.problem(), Some("store-unavailable"), "{point:?}: {refused:?}");
 
@@ -209,15 +212,15 @@ async fn of_64_claims_from_two_processes_one_runs() {
     let city = City::new().await;
     let slow = &["--delay", "400"];
     let banks = [city.bank(slow).await, city.bank(slow).await];
-    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(64));
+    let barrier = Arc::new(Barrier::new(64));
     let claims: Vec<_> = (0..64)
         .map(|at| {
             let (client, barrier) = (city.client.clone(), barrier.clone());
             let url = format!("{}/transfers", banks[at % 2].url());
-            let order = serde_json::json!({ "reference": "k", "from": 1, "to": 2, "amount": 10 });
+            let order = json!({ "reference": "k", "from": 1, "to": 2, "amount": 10 });
             tokio::spawn(async move {
                 barrier.wait().await;
-                idempotency_tests::client::post(&client, &url, "k", &order).await.unwrap()
+                client::post(&client, &url, "k", &order).await.unwrap()
             })
         })
         .collect();

@@ -1,4 +1,4 @@
-//! The layer among others: readiness, clones, nested routers, nested layers, pools, warnings.
+//! The layer among others: what passes it, readiness, clones, nested routers and layers, pools, warnings.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::{any, post};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, RequestBody, SharedStore, SqliteStore};
 use idempotency_tests::bank;
@@ -102,17 +102,20 @@ async fn a_layer_passes_what_one_like_it_outside_has_claimed() {
     assert_eq!(send(&twice("b", "c"), keyed("/pay", "l"), "").await.body, "b");
 }
 
-/// S20, without a route. Fails when a 404 of no route is recorded, or one of a handler is forgotten.
+/// Fails when `admit` asks for the key before the method.
 #[tokio::test]
-async fn a_404_of_no_route_leaves_the_key_free() {
-    let store = SharedStore::new(MemoryStore::new());
-    let router = || Router::new().route("/known", post(|| async { StatusCode::NOT_FOUND })).layer(layer(&store));
-    for path in ["/unknown", "/other"] {
-        let answer = send(&router(), keyed(path, "k"), "").await;
-        assert_eq!((answer.status.as_u16(), answer.is_replay()), (404, false));
+async fn other_methods_and_grpc_pass_untouched() {
+    async fn handler(operation: Option<Operation>) -> String {
+        format!("{}", operation.is_some())
     }
-    assert!(!send(&router(), keyed("/known", "k"), "").await.is_replay());
-    assert!(send(&router(), keyed("/known", "k"), "").await.is_replay());
+    let router = Router::new().route("/pay", any(handler)).layer(layer(&SharedStore::new(MemoryStore::new())));
+    for method in [Method::GET, Method::DELETE, Method::PATCH] {
+        let request = Request::builder().method(method).uri("/pay").header("idempotency-key", ",");
+        assert_eq!(send(&router, request, "").await.body, "false");
+    }
+    let grpc = Request::post("/pay").header("content-type", "application/grpc");
+    assert_eq!(send(&router, grpc, "").await.body, "false");
+    assert_eq!(send(&router, keyed("/pay", "k"), "").await.body, "true");
 }
 
 /// S24. Fails when the store takes connections from the handlers' pool.

@@ -18,8 +18,8 @@
 //! One arrow needs no call: a run that lapses under Hold is HELD from that moment on, and the next claim, if one ever
 //! comes, only writes it down.
 //!
-//! Every implementation keeps these rules, and [`conformance`](crate::conformance) (feature `conformance`) checks
-//! each of them on any store, yours included:
+//! Every implementation keeps these rules, and [`conformance`](crate::conformance) (feature `conformance`) holds any
+//! store to them, yours included:
 //!
 //! 1. Two clocks run, both the store's own. The *lease* says how long a dead holder keeps others out. The
 //!    *retention* says how long a key means this request, counted from the record's last write. A record whose lease
@@ -54,12 +54,11 @@ mod shared;
 pub mod sqlite;
 mod watchers;
 
-use std::future::Future;
-
 pub use self::error::{StoreError, StoreErrorKind};
 pub use self::held::{HeldCause, HeldPage, HeldRecord, Page, Resolution};
 pub use self::lease::{
-    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, RecordId, StoreId, UnknownOutcome,
+    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, ParseRecordIdError, RecordId, StoreId,
+    UnknownOutcome,
 };
 pub use self::memory::MemoryStore;
 pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Recorded, Renewal, Watch, Write};
@@ -75,7 +74,8 @@ pub use self::sqlite::{SqliteStore, SqliteTransaction};
 ///
 /// Every method fails with a [`StoreError`]: [`Unavailable`](StoreErrorKind::Unavailable) when no answer came, so that
 /// the verb may or may not have happened; [`Corrupt`](StoreErrorKind::Corrupt) or [`Newer`](StoreErrorKind::Newer)
-/// when the record is there but cannot be read.
+/// when the record is there but cannot be read; [`Misconfigured`](StoreErrorKind::Misconfigured) when the store cannot
+/// work at all as it is set up.
 pub trait Store: Clone + Send + Sync + 'static {
     /// Tells this store from any other; clones and wrappers answer the same.
     fn identity(&self) -> StoreId;

@@ -3,7 +3,7 @@
 //! These enums are exhaustive on purpose. A new answer is a new case that every caller has to handle.
 
 use std::fmt;
-use std::future::{self, Future};
+use std::future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
