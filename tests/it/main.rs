@@ -13,6 +13,7 @@ mod queue;
 mod replies;
 mod request;
 mod rows;
+mod runtimes;
 mod silence;
 mod sockets;
 mod stack;
