@@ -10,7 +10,7 @@
 //!    rollback.
 //! 5. The client is answered. Only what the store has confirmed is answered as success.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -53,20 +53,20 @@ pub(crate) struct Run<St: Store, RB: Body, E> {
     _admitted: Admitted,
 }
 
-/// Calls the handler, and leaves it to a task of its own. The lease counts from `since`.
+/// Leaves the handler to a task of its own. The lease counts from `since`.
 pub(crate) fn start<St, Svc, B, RB>(
     shared: Arc<Shared<St>>,
-    mut inner: Svc,
+    inner: Svc,
     mut parts: Parts,
     mut admitted: Admitted,
     held: Held,
 ) -> oneshot::Receiver<Answer<RB, Svc::Error>>
 where
     St: Store,
-    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>>,
+    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
     Svc::Future: Send + 'static,
     Svc::Error: Send + 'static,
-    B: Body,
+    B: Body + Send + 'static,
     RB: Body + Send + 'static,
     RB::Data: Send,
     RB::Error: Send,
@@ -83,11 +83,9 @@ where
     parts.extensions.insert(operation.clone());
     let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
     let request = Request::from_parts(parts, body);
-    // A service that panics is not called again: it is the run's own.
-    let call = catch_unwind(AssertUnwindSafe(|| inner.call(request)));
     let run = Run { shared, operation, heartbeat, unrouted, answer: Some(answer), _admitted: admitted };
     // In a box: a task is moved whole, more than once, before it runs.
-    tokio::spawn(boxed(run.drive(call, method)).in_current_span());
+    tokio::spawn(boxed(run.drive(inner, request, method)).in_current_span());
     answered
 }
 
@@ -111,11 +109,11 @@ where
     E: Send + 'static,
 {
     /// Sees the handler through to the record and the answer.
-    async fn drive<F>(mut self, call: std::thread::Result<F>, method: Method)
+    async fn drive<Svc, Req>(mut self, inner: Svc, request: Req, method: Method)
     where
-        F: Future<Output = Result<Response<RB>, E>>,
+        Svc: Service<Req, Response = Response<RB>, Error = E>,
     {
-        let ran = guarded(call, method, self.shared.config.max_response_body).await;
+        let ran = guarded(inner, request, method, self.shared.config.max_response_body).await;
         let verdict = match self.judge(ran) {
             Next::Settle(verdict) => verdict,
             Next::RollBack(open, verdict) => {
@@ -260,15 +258,25 @@ where
     }
 }
 
-/// Awaits a handler and reads its response. A handler that panics is dropped in here with all it held, so nothing half done
+/// Calls a handler and reads its response. A handler that panics is dropped in here with all it held, so nothing half done
 /// is seen again.
-fn guarded<F, RB, E>(call: std::thread::Result<F>, method: Method, cap: usize) -> impl Future<Output = Ran<RB, E>>
+///
+/// It is called in the run's task, not before: a call that keeps its thread would keep the task that starts the heartbeats,
+/// which the runtime has put next on that thread until another one is.
+fn guarded<Svc, Req, RB>(
+    mut inner: Svc,
+    request: Req,
+    method: Method,
+    cap: usize,
+) -> impl Future<Output = Ran<RB, Svc::Error>>
 where
-    F: Future<Output = Result<Response<RB>, E>>,
+    Svc: Service<Req, Response = Response<RB>>,
     RB: Body,
 {
     let collected = async move {
-        let Ok(call) = call else { return Ran::Panicked };
+        let call = inner.call(request);
+        // It is called once, and may hold what others wait for.
+        drop(inner);
         let (parts, body) = match call.await {
             Ok(response) => response.into_parts(),
             Err(error) => return Ran::Failed(error),

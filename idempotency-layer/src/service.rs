@@ -40,6 +40,7 @@ use crate::future::ResponseFuture;
 use crate::hash::record_id;
 use crate::heartbeat::Heartbeats;
 use crate::intake::{self, Intake};
+use crate::policy::{Outcome, outcome};
 use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::{self, Held};
@@ -99,14 +100,21 @@ impl<St: Store> Shared<St> {
         tracing::debug!(scope = %self.config.scope, code = problem.code().as_str(), "a keyed request was refused");
         refusal(problem, self.documentation.as_ref(), self.config.render.as_ref())
     }
-}
 
-impl<St> Shared<St> {
     /// Tells a client for how long its key means its request, where that is to be told. Whole seconds, and none too many.
     pub(crate) fn publish_expiry(&self, expires_in: Duration, headers: &mut HeaderMap) {
         if self.config.publish_expiry {
             headers.insert(IDEMPOTENCY_EXPIRES_IN, HeaderValue::from(expires_in.as_secs()));
         }
+    }
+
+    /// Refuses a request that is not run. A layer outside, which runs this one, hears that its key may be tried again.
+    fn refuse_unrun<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
+        let mut response = self.refuse(problem);
+        if outcome(response.status(), false) != Outcome::NothingRan {
+            response.extensions_mut().insert(Outcome::Free);
+        }
+        response
     }
 }
 
@@ -136,7 +144,7 @@ where
         let store = shared.store.identity();
         match admit(&shared.config, store, request.method(), request.headers(), request.extensions()) {
             Admission::Pass => ResponseFuture::passed(self.inner.call(request.map(RequestBody::client))),
-            Admission::Refuse(problem) => ResponseFuture::answered(shared.refuse(problem)),
+            Admission::Refuse(problem) => ResponseFuture::answered(shared.refuse_unrun(problem)),
             Admission::Run(key) => {
                 // The service that was polled ready is the one that is called; its clone waits for the next request.
                 let clone = self.inner.clone();
@@ -173,22 +181,22 @@ where
     match &caller {
         Caller::PerRequest => {
             tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
-            return Ok(shared.refuse(Problem::principal_required()));
+            return Ok(shared.refuse_unrun(Problem::principal_required()));
         }
         Caller::Credentials { any: false } => shared.warn_of_anonymous(),
         Caller::Principal(_) | Caller::Credentials { any: true } => {}
     }
     let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
         Ok(intake) => intake,
-        Err(problem) => return Ok(shared.refuse(problem)),
+        Err(problem) => return Ok(shared.refuse_unrun(problem)),
     };
     let Some(running) = shared.running.take(1) else {
-        return Ok(shared.refuse(Problem::overloaded()));
+        return Ok(shared.refuse_unrun(Problem::overloaded()));
     };
     // The token first: a tracker that is closed after this waits for the run.
     let tracked = shared.tracker.token();
     if shared.tracker.is_closed() {
-        return Ok(shared.refuse(Problem::draining()));
+        return Ok(shared.refuse_unrun(Problem::draining()));
     }
     let request = shared.claim_request(&parts, &intake.body, &caller, &key);
     let admitted = Admitted { key, intake, _running: running, _tracked: tracked };
@@ -203,8 +211,8 @@ where
             shared.publish_expiry(recorded.expires_in, response.headers_mut());
             return Ok(response);
         }
-        Ok(other) => return Ok(shared.refuse(refused(&other, &request))),
-        Err(error) => return Ok(shared.refuse(shared.claim_failed(&error, request))),
+        Ok(other) => return Ok(shared.refuse_unrun(refused(&other, &request))),
+        Err(error) => return Ok(shared.refuse_unrun(shared.claim_failed(&error, request))),
     };
     let held = Held { lease: request.lease, attempt: acquired.attempt, since: sent + acquired.queued };
     let answered = run::start(Arc::clone(&shared), inner, parts, admitted, held);

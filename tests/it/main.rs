@@ -53,6 +53,7 @@ mod queue;
 mod refusals;
 mod replies;
 mod request;
+mod runtimes;
 mod silence;
 mod sockets;
 mod stack;

@@ -14,7 +14,9 @@ use axum::routing::{any, post};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, RequestBody, SharedStore, SqliteStore};
+use idempotency_layer::{
+    IdempotencyLayer, MemoryStore, Operation, RequestBody, SharedStore, SqliteStore, UnknownOutcome,
+};
 use idempotency_tests::bank;
 use idempotency_tests::gate::Gate;
 use sqlx::SqlitePool;
@@ -100,6 +102,34 @@ async fn a_layer_passes_what_one_like_it_outside_has_claimed() {
     assert_eq!(send(&same, keyed("/pay", "k"), "").await.body, "middle");
     assert!(send(&same, keyed("/pay", "k"), "").await.is_replay());
     assert_eq!(send(&twice("b", "c"), keyed("/pay", "l"), "").await.body, "b");
+}
+
+/// Fails when the layer outside takes for a result, or for an unknown outcome, that the one inside has not run.
+#[tokio::test]
+async fn what_a_layer_inside_does_not_run_is_neither_recorded_nor_held_outside() {
+    let store = SharedStore::new(MemoryStore::new());
+    let gate = Gate::closed();
+    let inner = gated(layer(&store).scope("inside").max_running(1), gate.clone());
+    let both = inner.clone().layer(layer(&store).scope("outside").unknown_outcome(UnknownOutcome::Hold));
+    let running = tokio::spawn(async move { send(&inner, keyed("/pay", "a"), "").await });
+    gate.entered().await;
+    for (key, problem) in [("a", "overloaded"), ("b", "overloaded")] {
+        assert_eq!(send(&both, keyed("/pay", key), "").await.problem(), Some(problem), "{key}");
+    }
+    gate.release(2);
+    assert_eq!(running.await.unwrap().status, 201);
+    assert!(send(&both, keyed("/pay", "a"), "").await.is_replay());
+    assert_eq!(send(&both, keyed("/pay", "b"), "").await.body, "entry 2, attempt 1");
+
+    let inner = gated(layer(&store).scope("inside"), gate.clone());
+    let both = inner.clone().layer(layer(&store).scope("outside"));
+    let running = tokio::spawn(async move { send(&inner, keyed("/pay", "c"), "").await });
+    gate.entered().await;
+    gate.entered().await;
+    assert_eq!(send(&both, keyed("/pay", "c"), "").await.problem(), Some("in-flight"));
+    gate.release(1);
+    assert_eq!(running.await.unwrap().body, "entry 3, attempt 1");
+    assert_eq!(send(&both, keyed("/pay", "c"), "").await.body, "entry 3, attempt 1");
 }
 
 /// Fails when `admit` asks for the key before the method.
