@@ -12,7 +12,7 @@
 //! Each runtime has a line of its own, so that a run is renewed where it runs: another runtime may end, be blocked, or be
 //! driven by nobody.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,12 +29,14 @@ use crate::store::{Lease, Renewal, Store};
 #[derive(Debug)]
 pub(crate) struct Heartbeats<St> {
     store: St,
-    lines: Mutex<HashMap<Id, Line>>,
+    /// One for each runtime that runs are on: one, as a rule, and hardly ever more than a few.
+    lines: Mutex<Vec<Line>>,
 }
 
 /// The heartbeats of one runtime. It is there while its starter is.
 #[derive(Debug)]
 struct Line {
+    runtime: Id,
     waiting: BTreeMap<Place, Waiting>,
     places: u64,
     /// Starts what is due.
@@ -63,15 +65,15 @@ impl<St: Store> Heartbeats<St> {
         let due = since + operation.lease().duration / 3;
         let runtime = Handle::current().id();
         let mut lines = self.lock();
-        if !lines.contains_key(&runtime) {
-            // Those of runtimes that have gone.
-            lines.retain(|_, line| !line.starter.is_finished() || !line.waiting.is_empty());
-        }
-        let line = lines.entry(runtime).or_insert_with(|| {
+        let at = lines.iter().position(|line| line.runtime == runtime).unwrap_or_else(|| {
+            // Without those of runtimes that have gone.
+            lines.retain(|line| !line.starter.is_finished() || !line.waiting.is_empty());
             let sooner = Arc::new(Notify::new());
             let starter = tokio::spawn(start_what_is_due(Arc::downgrade(self), runtime, Arc::clone(&sooner)));
-            Line { waiting: BTreeMap::new(), places: 0, starter, wakes_at: due, sooner }
+            lines.push(Line { runtime, waiting: BTreeMap::new(), places: 0, starter, wakes_at: due, sooner });
+            lines.len() - 1
         });
+        let line = &mut lines[at];
         line.places += 1;
         let place = (due, line.places);
         line.waiting.insert(place, Waiting { operation: operation.clone(), since });
@@ -85,7 +87,8 @@ impl<St: Store> Heartbeats<St> {
     /// Starts the heartbeats that are due and says when the next one is. `None`: there is none, and the starter ends.
     fn start_due(&self, runtime: Id, now: Instant) -> Option<Instant> {
         let mut lines = self.lock();
-        let line = lines.get_mut(&runtime)?;
+        let at = lines.iter().position(|line| line.runtime == runtime)?;
+        let line = &mut lines[at];
         while let Some(first) = line.waiting.first_entry().filter(|first| first.key().0 <= now) {
             let Waiting { operation, since } = first.remove();
             let stop = CancellationToken::new();
@@ -99,13 +102,13 @@ impl<St: Store> Heartbeats<St> {
                 Some(*next)
             }
             None => {
-                lines.remove(&runtime);
+                lines.swap_remove(at);
                 None
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Id, Line>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
         // What is done under the lock leaves each line whole at each step.
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +148,8 @@ impl<St: Store> Heartbeat<St> {
     /// Leaves the line, or takes the heartbeat out of the operation.
     fn leave(&self) -> Option<Beating> {
         let mut lines = self.heartbeats.lock();
-        let waiting = lines.get_mut(&self.runtime).and_then(|line| line.waiting.remove(&self.place));
+        let waiting = lines.iter_mut().find(|line| line.runtime == self.runtime);
+        let waiting = waiting.and_then(|line| line.waiting.remove(&self.place));
         drop(lines);
         if waiting.is_some() { None } else { self.operation.beating().take() }
     }
