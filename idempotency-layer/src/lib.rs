@@ -85,6 +85,7 @@ pub mod guarantees {}
 mod hash;
 mod heartbeat;
 mod intake;
+mod joined;
 mod layer;
 mod operation;
 pub mod policy;

@@ -122,8 +122,7 @@ fn replay_floor(runtime: &Runtime, runs: u64) -> Duration {
     })
 }
 
-/// The bytes of the record id, the fingerprint and the caller. The request here has no credentials, and then the layer
-/// hashes the last only once.
+/// The bytes of the record id, the fingerprint and the caller, as the layer hashes them.
 fn hashes(parts: &http::request::Parts, body: &Bytes) -> ([u8; 32], [u8; 32], [u8; 32]) {
     let key = parts.headers["idempotency-key"].as_bytes();
     let id = hash(&[b"idempotency record v1", b"default", b"0", b"", key]);
@@ -133,7 +132,8 @@ fn hashes(parts: &http::request::Parts, body: &Bytes) -> ([u8; 32], [u8; 32], [u
         hash(&[b"idempotency fingerprint v1", b"POST", path, b"00000000", b"bytes", b"00000001", kind, body]);
     let names: [&[u8]; 3] = [b"authorization", b"cookie", b"x-api-key"];
     let zero: &[u8] = b"00000000";
-    let caller = hash(&[b"idempotency caller v1", names[0], zero, names[1], zero, names[2], zero]);
+    let token = parts.headers["authorization"].as_bytes();
+    let caller = hash(&[b"idempotency caller v1", names[0], b"00000001", token, names[1], zero, names[2], zero]);
     (id, fingerprint, caller)
 }
 
