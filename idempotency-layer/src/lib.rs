@@ -97,6 +97,7 @@ mod settle;
 pub mod store;
 mod transaction;
 mod undo;
+mod verdict;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
