@@ -7,7 +7,7 @@
 //!
 //! A heartbeat is a task of its own, so that a handler that blocks its thread still has one. It begins with the first
 //! renewal: most runs are over before, and all that they cost is a place in the line of one task for all runs of a
-//! layer, which starts those that are due. It ends with its [`Heartbeat`]: a run that is gone must not hold its key.
+//! layer on their runtime, which starts those that are due. It ends with its [`Heartbeat`]: a run that is gone must not hold its key.
 //!
 //! Each runtime has a line of its own, so that a run is renewed where it runs: another runtime may end, be blocked, or be
 //! driven by nobody.

@@ -98,6 +98,7 @@ mod settle;
 pub mod store;
 mod transaction;
 mod undo;
+mod verdict;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

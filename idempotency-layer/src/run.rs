@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, poll};
 use http::request::Parts;
-use http::{Method, Request, Response, response};
+use http::{Method, Request, Response};
 use http_body::Body;
 use idempotency_shared::Problem;
 use tokio::sync::oneshot;
@@ -30,11 +30,12 @@ use crate::body::{RequestBody, ResponseBody};
 use crate::collect::{Collected, collect, uncollectable};
 use crate::heartbeat::Heartbeat;
 use crate::operation::Operation;
-use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
+use crate::policy::RunFacts;
 use crate::service::{Admitted, Shared};
 use crate::settle::{Step, settle};
-use crate::store::{Commit, Completion, Lease, Store, StoreErrorKind, Tombstone, Write};
+use crate::store::{Commit, Lease, Store, StoreErrorKind, Write};
 use crate::transaction::{Closed, Open};
+use crate::verdict::{Ran, Verdict};
 
 /// What a run answers.
 pub(crate) type Answer<RB, E> = Result<Response<ResponseBody<RB>>, E>;
@@ -295,80 +296,6 @@ enum Next<RB: Body, E> {
     Settle(Verdict<RB, E>),
     RollBack(Box<dyn Open>, Verdict<RB, E>),
     Commit(Box<dyn Open>, Verdict<RB, E>),
-}
-
-/// How a handler ended.
-#[expect(clippy::large_enum_variant, reason = "made once for each run and taken apart at once")]
-enum Ran<RB: Body, E> {
-    Answered(response::Parts, Collected<RB>),
-    Failed(E),
-    Panicked,
-}
-
-/// What is to be written for a run, and what its client gets once it is.
-struct Verdict<RB: Body, E> {
-    step: Step,
-    answer: Result<Response<ResponseBody<RB>>, E>,
-    is_success: bool,
-    /// Whether the handler has said which [`Outcome`] it is.
-    is_declared: bool,
-}
-
-impl<RB: Body, E> Verdict<RB, E> {
-    fn of<St: Store>(ran: Ran<RB, E>, facts: &RunFacts, shared: &Shared<St>) -> Self {
-        let (parts, collected) = match ran {
-            Ran::Answered(parts, collected) => (parts, collected),
-            Ran::Failed(error) => {
-                let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, answer: Err(error), is_success: false, is_declared: false };
-            }
-            Ran::Panicked => {
-                tracing::error!("a keyed handler panicked; its outcome is unknown");
-                let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, ..Self::refused(shared, Problem::handler_panicked()) };
-            }
-        };
-        let declared = parts.extensions.get::<Outcome>().copied();
-        let outcome = declared.unwrap_or_else(|| outcome(parts.status, facts.unrouted));
-        let settlement = settlement(outcome, facts);
-        let is_success = parts.status.is_success() || parts.status.is_redirection() || parts.status.is_informational();
-        let tombstone = |reason| Completion::Tombstone(Tombstone { status: parts.status, reason });
-        let (settlement, completion, body) = match collected {
-            Collected::Whole { data, trailers } => {
-                let body = ResponseBody::whole(data.clone(), trailers.clone());
-                // Only what is recorded is copied.
-                let completion = (settlement == Settlement::Record)
-                    .then(|| Completion::Response(Arc::new(shared.config.header_rules.stored(&parts, data, trailers))));
-                (settlement, completion, body)
-            }
-            Collected::Unfinished { reason, body } => (settlement, Some(tombstone(reason)), body),
-            // A result that nobody has seen whole is no result.
-            Collected::Failed { body } if settlement == Settlement::Record => {
-                (crate::policy::settlement(Outcome::Unknown, facts), None, body)
-            }
-            Collected::Failed { body } => (settlement, None, body),
-        };
-        let step = match (settlement, completion) {
-            (Settlement::Record, Some(completion)) => Step::Complete(completion),
-            (settlement, _) => Step::without_response(settlement),
-        };
-        let is_declared = declared.is_some();
-        Self { step, answer: Ok(Response::from_parts(parts, body)), is_success, is_declared }
-    }
-
-    /// A run that did nothing and answers with a problem: its key is free.
-    fn refused<St: Store>(shared: &Shared<St>, problem: Problem) -> Self {
-        let answer = Ok(shared.refuse(problem));
-        Self { step: Step::Release, answer, is_success: false, is_declared: false }
-    }
-
-    fn is_server_error(&self) -> bool {
-        self.answer.as_ref().is_ok_and(|response| response.status().is_server_error())
-    }
-
-    fn commits(&self) -> bool {
-        self.is_success && matches!(self.step, Step::Complete(_))
-    }
 }
 
 /// Asks until the deadline what became of a commit. `None`: that could not be established.

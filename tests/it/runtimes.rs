@@ -1,4 +1,4 @@
-//! Where the threads are not: runtimes that nobody drives, runtimes that end, handlers that keep their thread.
+//! A run keeps its key whatever becomes of other runtimes and threads: some are driven by nobody, some end, some are kept.
 
 use std::convert::Infallible;
 use std::sync::Arc;
