@@ -78,6 +78,7 @@ where
     let operation = Operation::new(admitted.key.clone(), scope, attempt, lease, store, outer);
     tracing::debug!(operation = ?operation, "a run begins");
     let heartbeat = shared.heartbeats.begin(&operation, since);
+    let cap = shared.config.max_response_body;
     let (answer, answered) = oneshot::channel();
     let unrouted = is_unrouted(&parts);
     let method = parts.method.clone();
@@ -85,8 +86,9 @@ where
     let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
     let request = Request::from_parts(parts, body);
     let run = Run { shared, operation, heartbeat, unrouted, answer: Some(answer), _admitted: admitted };
-    // In a box: a task is moved whole, more than once, before it runs.
-    tokio::spawn(boxed(run.drive(inner, request, method)).in_current_span());
+    // In boxes: a task is moved whole, more than once, before it runs, and the handler is gone when its record is written.
+    let handler = boxed(guarded(inner, request, method, cap));
+    tokio::spawn(boxed(run.drive(handler)).in_current_span());
     answered
 }
 
@@ -110,33 +112,39 @@ where
     E: Send + 'static,
 {
     /// Sees the handler through to the record and the answer.
-    async fn drive<Svc, Req>(mut self, inner: Svc, request: Req, method: Method)
+    #[expect(clippy::manual_async_fn, reason = "the future of an `async fn` has room for each argument twice")]
+    fn drive<H>(mut self, handler: Pin<Box<H>>) -> impl Future<Output = ()> + Send
     where
-        Svc: Service<Req, Response = Response<RB>, Error = E>,
+        H: Future<Output = Ran<RB, E>> + Send,
     {
-        let ran = guarded(inner, request, method, self.shared.config.max_response_body).await;
-        let verdict = match self.judge(ran) {
-            Next::Settle(verdict) => verdict,
-            Next::RollBack(open, verdict) => {
-                self.roll_back(open).await;
-                verdict
+        async move {
+            // What it is made of has left the future when the verdict is settled.
+            let verdict = {
+                let next = self.judge(handler.await);
+                match next {
+                    Next::Settle(verdict) => verdict,
+                    Next::RollBack(open, verdict) => {
+                        self.roll_back(open).await;
+                        verdict
+                    }
+                    Next::Commit(open, verdict) => return self.commit(open, verdict).await,
+                }
+            };
+            let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
+            let written = match poll!(settled.as_mut()) {
+                Poll::Ready(written) => Ok(written),
+                Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
+            };
+            let is_late = written.is_err();
+            let response = self.answer_to(&verdict.step, written, verdict.answer);
+            send(self.answer.take(), response);
+            if is_late {
+                tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
+                let written = settled.await;
+                tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
             }
-            Next::Commit(open, verdict) => return self.commit(open, verdict).await,
-        };
-        let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
-        let written = match poll!(settled.as_mut()) {
-            Poll::Ready(written) => Ok(written),
-            Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
-        };
-        let is_late = written.is_err();
-        let response = self.answer_to(&verdict.step, written, verdict.answer);
-        send(self.answer.take(), response);
-        if is_late {
-            tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
-            let written = settled.await;
-            tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
+            // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
         }
-        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
     }
 
     /// Says what is to be done with what the handler made of its run.

@@ -157,13 +157,14 @@ where
 }
 
 /// Reads a keyed request. Dropped in here, it has left nothing behind.
-async fn keyed<Svc, St, B, RB>(
+// Not an `async fn`, whose future has room for each argument twice.
+fn keyed<Svc, St, B, RB>(
     shared: Arc<Shared<St>>,
     inner: Svc,
     request: Request<B>,
     key: IdempotencyKey,
     claiming: Claiming,
-) -> Result<Response<ResponseBody<RB>>, Svc::Error>
+) -> impl Future<Output = Result<Response<ResponseBody<RB>>, Svc::Error>> + Send
 where
     Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
     Svc::Future: Send + 'static,
@@ -176,49 +177,51 @@ where
     RB::Error: Send,
 {
     let (parts, body) = request.into_parts();
-    let config = &shared.config;
-    let caller = caller(config.principal.as_ref(), &config.credentials, &parts);
-    match &caller {
-        Caller::PerRequest => {
-            tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
-            return Ok(shared.refuse_unrun(Problem::principal_required()));
+    async move {
+        let config = &shared.config;
+        let caller = caller(config.principal.as_ref(), &config.credentials, &parts);
+        match &caller {
+            Caller::PerRequest => {
+                tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
+                return Ok(shared.refuse_unrun(Problem::principal_required()));
+            }
+            Caller::Credentials { any: false } => shared.warn_of_anonymous(),
+            Caller::Principal(_) | Caller::Credentials { any: true } => {}
         }
-        Caller::Credentials { any: false } => shared.warn_of_anonymous(),
-        Caller::Principal(_) | Caller::Credentials { any: true } => {}
-    }
-    let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
-        Ok(intake) => intake,
-        Err(problem) => return Ok(shared.refuse_unrun(problem)),
-    };
-    let Some(running) = shared.running.take(1) else {
-        return Ok(shared.refuse_unrun(Problem::overloaded()));
-    };
-    // The token first: a tracker that is closed after this waits for the run.
-    let tracked = shared.tracker.token();
-    if shared.tracker.is_closed() {
-        return Ok(shared.refuse_unrun(Problem::draining()));
-    }
-    let request = shared.claim_request(&parts, &intake.body, &caller, &key);
-    let admitted = Admitted { key, intake, _running: running, _tracked: tracked };
+        let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
+            Ok(intake) => intake,
+            Err(problem) => return Ok(shared.refuse_unrun(problem)),
+        };
+        let Some(running) = shared.running.take(1) else {
+            return Ok(shared.refuse_unrun(Problem::overloaded()));
+        };
+        // The token first: a tracker that is closed after this waits for the run.
+        let tracked = shared.tracker.token();
+        if shared.tracker.is_closed() {
+            return Ok(shared.refuse_unrun(Problem::draining()));
+        }
+        let request = shared.claim_request(&parts, &intake.body, &caller, &key);
+        let admitted = Admitted { key, intake, _running: running, _tracked: tracked };
 
-    // From here on the client may go: what it has asked for is done all the same.
-    claiming.begin();
-    let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
-    let acquired = match claim {
-        Ok(Claim::Acquired(acquired)) => acquired,
-        Ok(Claim::Recorded(recorded)) => {
-            let mut response = replay(&recorded.response);
-            shared.publish_expiry(recorded.expires_in, response.headers_mut());
-            return Ok(response);
-        }
-        Ok(other) => return Ok(shared.refuse_unrun(refused(&other, &request))),
-        Err(error) => return Ok(shared.refuse_unrun(shared.claim_failed(&error, request))),
-    };
-    let held = Held { lease: request.lease, attempt: acquired.attempt, since: sent + acquired.queued };
-    let answered = run::start(Arc::clone(&shared), inner, parts, admitted, held);
-    claiming.end();
-    // A run that ends without an answer was aborted: nobody knows what it did.
-    answered.await.unwrap_or_else(|_| Ok(shared.refuse(Problem::handler_panicked())))
+        // From here on the client may go: what it has asked for is done all the same.
+        claiming.begin();
+        let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
+        let acquired = match claim {
+            Ok(Claim::Acquired(acquired)) => acquired,
+            Ok(Claim::Recorded(recorded)) => {
+                let mut response = replay(&recorded.response);
+                shared.publish_expiry(recorded.expires_in, response.headers_mut());
+                return Ok(response);
+            }
+            Ok(other) => return Ok(shared.refuse_unrun(refused(&other, &request))),
+            Err(error) => return Ok(shared.refuse_unrun(shared.claim_failed(&error, request))),
+        };
+        let held = Held { lease: request.lease, attempt: acquired.attempt, since: sent + acquired.queued };
+        let answered = run::start(Arc::clone(&shared), inner, parts, admitted, held);
+        claiming.end();
+        // A run that ends without an answer was aborted: nobody knows what it did.
+        answered.await.unwrap_or_else(|_| Ok(shared.refuse(Problem::handler_panicked())))
+    }
 }
 
 /// What a run is of, and what it holds of the layer's bounds until it is over.
