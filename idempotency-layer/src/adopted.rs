@@ -62,19 +62,22 @@ impl<T> Future for Adopted<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Some(future) = self.future.as_mut() else {
+        let Some(mut future) = self.future.take() else {
             unreachable!("a future is not polled after its end");
         };
-        let output = std::task::ready!(future.as_mut().poll(cx));
-        self.future = None;
-        Poll::Ready(output)
+        // One that panics is not put back: it cannot go on.
+        let polled = future.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.future = Some(future);
+        }
+        polled
     }
 }
 
 impl<T> Drop for Adopted<T> {
     fn drop(&mut self) {
         let Some(future) = self.future.take() else { return };
-        if !self.claiming.0.load(Ordering::Relaxed) || std::thread::panicking() {
+        if !self.claiming.0.load(Ordering::Relaxed) {
             return;
         }
         // Without a runtime the process is on its way out, and the lease lapses.

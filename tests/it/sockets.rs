@@ -1,8 +1,10 @@
 //! Clients that go away, over real sockets.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::poll;
 use http::Request;
 use http_body_util::Full;
 use idempotency_layer::{MemoryStore, SharedStore};
@@ -12,7 +14,7 @@ use idempotency_tests::stores::embedded;
 use idempotency_tests::wire::{Served, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::request::{gated, layer};
+use crate::request::{gated, keyed, layer, send};
 
 fn request(key: &str) -> Request<Full<Bytes>> {
     Request::post("http://test/pay").header("idempotency-key", key).body(Full::from("{}")).unwrap()
@@ -51,22 +53,24 @@ async fn a_client_that_disconnects_does_not_stop_its_run_and_its_retry_replays()
     }
 }
 
+/// Stops where a claim is made and not yet answered.
+struct Claiming(Gate);
+impl Hook for Claiming {
+    fn after(&self, verb: Verb) -> Hooking {
+        let gate = (verb == Verb::Claim).then(|| self.0.clone());
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                gate.pass().await;
+            }
+            Ok(())
+        })
+    }
+}
+
 /// S3 between the claim and the run: whoever is dropped while its claim is under way is run all the same. Fails when
 /// `Adopted` drops its future.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_disconnects_while_its_claim_is_made_gets_its_run() {
-    struct Claiming(Gate);
-    impl Hook for Claiming {
-        fn after(&self, verb: Verb) -> Hooking {
-            let gate = (verb == Verb::Claim).then(|| self.0.clone());
-            Box::pin(async move {
-                if let Some(gate) = gate {
-                    gate.pass().await;
-                }
-                Ok(())
-            })
-        }
-    }
     for version in Version::BOTH {
         let (claiming, gate) = (Gate::closed(), Gate::open());
         let store = Hooked::new(MemoryStore::new(), Arc::new(Claiming(claiming.clone())));
@@ -88,6 +92,24 @@ async fn a_client_that_disconnects_while_its_claim_is_made_gets_its_run() {
         assert_eq!(replay.headers()["idempotent-replayed"], "true", "{version:?}");
         assert_eq!(gate.entries(), 1, "{version:?}");
     }
+}
+
+/// S3, where the client's side of the server panics. Fails when `Adopted` drops its future in a panic that is not its own.
+#[tokio::test]
+async fn a_panic_around_a_request_whose_claim_is_made_does_not_stop_its_run() {
+    let (claiming, gate) = (Gate::closed(), Gate::open());
+    let store = Hooked::new(MemoryStore::new(), Arc::new(Claiming(claiming.clone())));
+    let router = gated(layer(&SharedStore::new(store)), gate.clone());
+    let mut response = Box::pin(send(&router, keyed("/pay", "k"), ""));
+    assert!(poll!(&mut response).is_pending());
+    claiming.entered().await;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _response = response;
+        panic!("beside the request");
+    }));
+    assert!(panicked.is_err());
+    claiming.release(1);
+    gate.entered().await;
 }
 
 /// S4. Fails when the key is claimed before the body has been read.
