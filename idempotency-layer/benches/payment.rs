@@ -16,6 +16,7 @@ pub(crate) fn request(key: HeaderValue) -> Request<Full<Bytes>> {
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = http::Uri::from_static("/payments");
     request.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    request.headers_mut().insert("authorization", HeaderValue::from_static("Bearer 0123456789abcdef"));
     request.headers_mut().insert("idempotency-key", key);
     request
 }

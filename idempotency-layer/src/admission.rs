@@ -3,7 +3,7 @@
 //! 1. A method that is not keyed passes. So does gRPC, whose failures are a 200 with a trailer, and a request whose key
 //!    a layer of the same store and scope outside has claimed already.
 //! 2. A malformed key is refused with its own problem; a missing one too, unless keys are optional.
-//! 3. Credentials that change with each request are refused while nobody says whose they are.
+//! 3. Everything else is keyed. Whose it is, and whether that can be told, is asked [afterwards](crate::caller).
 //!
 //! What passes is neither buffered nor copied, and costs no allocation.
 

@@ -28,6 +28,7 @@ where
     F::Output: Send,
 {
     fn go_on(self: Pin<Box<Self>>, runtime: &Handle) {
+        // Nobody is left to be answered.
         runtime.spawn(async move { drop(self.await) });
     }
 }
@@ -81,9 +82,4 @@ impl<T> Drop for Adopted<T> {
             future.go_on(&runtime);
         }
     }
-}
-
-/// Polls once, and says what came of it: what is there at once needs no timer.
-pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }

@@ -1,9 +1,8 @@
-//! The two bodies of the layer: what the handler reads, and what the client gets.
+//! What the handler reads and what the client gets are bodies of the layer's own, around any body there may be.
 //!
 //! Both pass a foreign body through untouched, without an allocation, where the layer has nothing to do with the
 //! request. Data frames become [`Bytes`]; for bodies whose data is `Bytes` already that is free.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -85,9 +84,9 @@ pin_project! {
         Handler { #[pin] body: B },
         Whole { whole: Whole },
         // What was read before the layer stopped reading, then the rest.
-        Resumed { read: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>> },
+        Resumed { read: Whole, rest: Pin<Box<B>> },
         // What was read before the body failed, then the failure.
-        Failed { read: VecDeque<Frame<Bytes>>, error: Option<B::Error> },
+        Failed { read: Whole, error: Option<B::Error> },
     }
 }
 
@@ -100,12 +99,12 @@ impl<B: Body> ResponseBody<B> {
         Self { inner: ResponseKind::Whole { whole: Whole::new(data, trailers) } }
     }
 
-    pub(crate) fn resumed(read: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>>) -> Self {
-        Self { inner: ResponseKind::Resumed { read, rest } }
+    pub(crate) fn resumed(data: Bytes, trailers: Option<HeaderMap>, rest: Pin<Box<B>>) -> Self {
+        Self { inner: ResponseKind::Resumed { read: Whole::new(data, trailers), rest } }
     }
 
-    pub(crate) fn failed(read: VecDeque<Frame<Bytes>>, error: B::Error) -> Self {
-        Self { inner: ResponseKind::Failed { read, error: Some(error) } }
+    pub(crate) fn failed(data: Bytes, trailers: Option<HeaderMap>, error: B::Error) -> Self {
+        Self { inner: ResponseKind::Failed { read: Whole::new(data, trailers), error: Some(error) } }
     }
 }
 
@@ -117,11 +116,11 @@ impl<B: Body> Body for ResponseBody<B> {
         match self.project().inner.project() {
             ResponseProj::Handler { body } => poll_bytes(body, cx),
             ResponseProj::Whole { whole } => Poll::Ready(whole.next().map(Ok)),
-            ResponseProj::Resumed { read, rest } => match read.pop_front() {
+            ResponseProj::Resumed { read, rest } => match read.next() {
                 Some(frame) => Poll::Ready(Some(Ok(frame))),
                 None => poll_bytes(rest.as_mut(), cx),
             },
-            ResponseProj::Failed { read, error } => match read.pop_front() {
+            ResponseProj::Failed { read, error } => match read.next() {
                 Some(frame) => Poll::Ready(Some(Ok(frame))),
                 None => Poll::Ready(error.take().map(Err)),
             },
@@ -132,8 +131,8 @@ impl<B: Body> Body for ResponseBody<B> {
         match &self.inner {
             ResponseKind::Handler { body } => body.is_end_stream(),
             ResponseKind::Whole { whole } => whole.is_end(),
-            ResponseKind::Resumed { read, rest } => read.is_empty() && rest.is_end_stream(),
-            ResponseKind::Failed { read, error } => read.is_empty() && error.is_none(),
+            ResponseKind::Resumed { read, rest } => read.is_end() && rest.is_end_stream(),
+            ResponseKind::Failed { read, error } => read.is_end() && error.is_none(),
         }
     }
 
@@ -142,7 +141,7 @@ impl<B: Body> Body for ResponseBody<B> {
             ResponseKind::Handler { body } => body.size_hint(),
             ResponseKind::Whole { whole } => whole.size_hint(),
             ResponseKind::Resumed { read, rest } => {
-                let read: u64 = read.iter().filter_map(Frame::data_ref).map(|data| data.len() as u64).sum();
+                let read = read.data.len() as u64;
                 let rest = rest.size_hint();
                 let mut hint = SizeHint::new();
                 hint.set_lower(rest.lower().saturating_add(read));
@@ -234,21 +233,19 @@ mod tests {
     /// Fails when `Resumed` skips what was read, counts only the rest, or is at its end when only the rest is.
     #[tokio::test]
     async fn a_resumed_body_is_what_was_read_and_the_rest() {
-        let read = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
-        let body = ResponseBody::resumed(read, Box::pin(Full::new(Bytes::from_static(b"cd"))));
+        let read = Bytes::from_static(b"ab");
+        let body = ResponseBody::resumed(read.clone(), None, Box::pin(Full::new(Bytes::from_static(b"cd"))));
         assert_eq!(body.size_hint().exact(), Some(4));
         assert_eq!(body.collect().await.expect("infallible").to_bytes(), "abcd");
 
-        let read = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
-        assert!(!ResponseBody::resumed(read, Box::pin(Full::new(Bytes::new()))).is_end_stream());
+        assert!(!ResponseBody::resumed(read, None, Box::pin(Full::new(Bytes::new()))).is_end_stream());
     }
 
     /// Fails when `Failed` ends without its error, says that it is at its end before it, or promises a length.
     #[tokio::test]
     async fn a_failed_body_fails_after_what_was_read() {
         type Failing = http_body_util::combinators::UnsyncBoxBody<Bytes, &'static str>;
-        let read = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
-        let mut body = ResponseBody::<Failing>::failed(read, "broken");
+        let mut body = ResponseBody::<Failing>::failed(Bytes::from_static(b"ab"), None, "broken");
         assert_eq!(body.size_hint().upper(), None);
         let first = body.frame().await.expect("a frame").expect("data");
         assert_eq!(first.into_data().expect("data"), "ab");

@@ -5,7 +5,7 @@
 //! - Without it, or where it names nobody, the credential headers are hashed into a *second* fingerprint: the same
 //!   request with other credentials is refused with `caller-changed` and never answered with somebody else's response.
 //! - Credentials that change with each request (a signature, a DPoP proof) would make every retry look like another
-//!   caller. Without a principal they are refused at the first request, not surprised at the first retry.
+//!   caller. Without a principal they are refused, so that this shows at the first request and not at the first retry.
 
 use std::sync::Arc;
 
@@ -40,17 +40,22 @@ pub(crate) fn caller(principal: Option<&PrincipalOf>, credentials: &[HeaderName]
     Caller::Credentials { any: credentials.iter().any(|name| parts.headers.contains_key(name)) }
 }
 
-/// The second fingerprint: of the credentials, or of nothing where there are none or the principal says it all.
+/// The second fingerprint, of the credentials that a request carries.
 pub(crate) fn caller_fingerprint(
     secret: &HashSecret,
     credentials: &[HeaderName],
-    headers: Option<&HeaderMap>,
+    headers: &HeaderMap,
 ) -> CallerFingerprint {
-    let mut hasher = FieldHasher::new(secret, "idempotency caller v1");
-    for (name, headers) in credentials.iter().filter_map(|name| Some((name, headers?))) {
+    let mut hasher = FieldHasher::new(secret, DOMAIN);
+    for name in credentials {
         hasher.field(name.as_str().as_bytes()).header(headers, name);
     }
     CallerFingerprint::from_bytes(hasher.finish())
+}
+
+/// The second fingerprint where there are no credentials, or the principal says it all.
+pub(crate) fn fingerprint_of_nobody(secret: &HashSecret) -> CallerFingerprint {
+    CallerFingerprint::from_bytes(FieldHasher::new(secret, DOMAIN).finish())
 }
 
 /// The default credential headers.
@@ -66,6 +71,8 @@ fn changes_per_request(headers: &HeaderMap) -> bool {
     });
     signed || PER_REQUEST_HEADERS.iter().any(|name| headers.contains_key(name))
 }
+
+const DOMAIN: &str = "idempotency caller v1";
 
 /// `Authorization` schemes whose value is made anew for each request: AWS Signature Version 4, DPoP (RFC 9449), Digest
 /// (RFC 7616, whose `nc` counts up), and the drafts before HTTP Message Signatures.
@@ -86,7 +93,7 @@ mod tests {
     }
 
     fn fingerprint(parts: &Parts) -> CallerFingerprint {
-        caller_fingerprint(&HashSecret::default(), &default_credentials(), Some(&parts.headers))
+        caller_fingerprint(&HashSecret::default(), &default_credentials(), &parts.headers)
     }
 
     /// Fails when a header is missing from `default_credentials`, or `caller_fingerprint` hashes no credentials.

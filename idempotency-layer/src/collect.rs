@@ -4,11 +4,10 @@
 //! Reading stops at the cap, and for a body of unknown length one second after the headers: a stream that goes on
 //! belongs to the client now, not to the record. What was read is never lost; the client gets it first, then the rest.
 
-use std::collections::VecDeque;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
 use http::{HeaderMap, Method, StatusCode};
@@ -16,6 +15,7 @@ use http_body::{Body, Frame};
 use tokio::time::Instant;
 
 use crate::body::{ResponseBody, poll_bytes};
+use crate::joined::Joined;
 use crate::store::TombstoneReason;
 
 /// A response's body, as far as it was read.
@@ -57,21 +57,21 @@ pub(crate) async fn collect<B: Body>(body: B, cap: usize) -> Collected<B> {
                 let (data, trailers) = read.into_whole();
                 return Collected::Whole { data, trailers };
             }
-            Next::Error(error) => return Collected::Failed { body: ResponseBody::failed(read.frames, error) },
-            Next::Late => {
-                return Collected::Unfinished {
-                    reason: TombstoneReason::Streamed,
-                    body: ResponseBody::resumed(read.frames, body),
-                };
+            Next::Error(error) => {
+                let (data, trailers) = read.into_whole();
+                return Collected::Failed { body: ResponseBody::failed(data, trailers, error) };
             }
+            Next::Late => return unfinished(TombstoneReason::Streamed, read, body),
         }
         if read.bytes > cap {
-            return Collected::Unfinished {
-                reason: TombstoneReason::TooLarge,
-                body: ResponseBody::resumed(read.frames, body),
-            };
+            return unfinished(TombstoneReason::TooLarge, read, body);
         }
     }
+}
+
+fn unfinished<B: Body>(reason: TombstoneReason, read: Read, rest: Pin<Box<B>>) -> Collected<B> {
+    let (data, trailers) = read.into_whole();
+    Collected::Unfinished { reason, body: ResponseBody::resumed(data, trailers, rest) }
 }
 
 enum Next<E> {
@@ -85,7 +85,8 @@ async fn next_frame<B: Body>(mut body: Pin<&mut B>, deadline: Option<Instant>) -
     let frame = std::future::poll_fn(|cx| poll_bytes(body.as_mut(), cx));
     let frame = match deadline {
         None => frame.await,
-        Some(deadline) => match tokio::time::timeout_at(deadline, pin!(frame)).await {
+        // Streams have a timer, and no other body has room for it.
+        Some(deadline) => match Box::pin(tokio::time::timeout_at(deadline, frame)).await {
             Ok(frame) => frame,
             Err(_) => return Next::Late,
         },
@@ -97,40 +98,28 @@ async fn next_frame<B: Body>(mut body: Pin<&mut B>, deadline: Option<Instant>) -
     }
 }
 
-/// The frames read so far.
+/// What was read so far.
 #[derive(Default)]
 struct Read {
-    frames: VecDeque<Frame<Bytes>>,
+    data: Joined,
     bytes: usize,
+    trailers: Option<HeaderMap>,
 }
 
 impl Read {
     fn push(&mut self, frame: Frame<Bytes>) {
-        self.bytes += frame.data_ref().map_or(0, Bytes::len);
-        self.frames.push_back(frame);
+        match frame.into_data() {
+            Ok(data) => {
+                self.bytes += data.len();
+                self.data.push(data);
+            }
+            Err(frame) => self.trailers = frame.into_trailers().ok(),
+        }
     }
 
     fn into_whole(self) -> (Bytes, Option<HeaderMap>) {
-        let mut trailers = None;
-        let mut chunks = VecDeque::new();
-        for frame in self.frames {
-            match frame.into_data() {
-                Ok(data) => chunks.push_back(data),
-                Err(frame) => trailers = frame.into_trailers().ok().or(trailers),
-            }
-        }
-        (join(chunks, self.bytes), trailers)
+        (self.data.finish(), self.trailers)
     }
-}
-
-/// One chunk is passed on as it is; several are copied together.
-fn join(mut chunks: VecDeque<Bytes>, bytes: usize) -> Bytes {
-    if chunks.len() <= 1 {
-        return chunks.pop_front().unwrap_or_default();
-    }
-    let mut joined = BytesMut::with_capacity(bytes);
-    chunks.iter().for_each(|chunk| joined.extend_from_slice(chunk));
-    joined.freeze()
 }
 
 /// How long a body of unknown length may take to end, from the headers on.

@@ -14,6 +14,7 @@ use idempotency_shared::{IDEMPOTENCY_KEY, KeyLimit};
 use crate::caller::{PrincipalOf, default_credentials};
 use crate::fingerprint::RequestFingerprint;
 use crate::hash::HashSecret;
+use crate::refusal::Render;
 use crate::replay::HeaderRules;
 use crate::store::{LapsePolicy, UnknownOutcome};
 
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) secret: HashSecret,
     pub(crate) documentation: Option<String>,
     pub(crate) record_deadline: Duration,
+    pub(crate) publish_expiry: bool,
+    pub(crate) render: Option<Render>,
 }
 
 impl Config {
@@ -82,6 +85,7 @@ impl Config {
 
     /// The policy that goes into each claim.
     pub(crate) fn lapse_policy(&self) -> LapsePolicy {
+        // Zero has been refused by `check`.
         let max_attempts = NonZeroU32::new(self.max_attempts).unwrap_or(NonZeroU32::MIN);
         LapsePolicy { unknown: self.unknown, max_attempts }
     }
@@ -118,6 +122,8 @@ impl Default for Config {
             secret: HashSecret::default(),
             documentation: None,
             record_deadline: Duration::from_secs(5),
+            publish_expiry: false,
+            render: None,
         }
     }
 }

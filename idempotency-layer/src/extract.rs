@@ -63,7 +63,7 @@ impl IntoResponse for TransactionError {
                 Problem::transaction_lost()
             }
         };
-        let mut response = respond(problem, None).map(axum::body::Body::from);
+        let mut response = respond(problem).map(axum::body::Body::from);
         response.extensions_mut().insert(Outcome::Free);
         response
     }

@@ -1,4 +1,4 @@
-//! The future of a call: the inner service's own where the request passes, an answer at once, or a keyed run.
+//! A call comes to the inner service's own future where the request passes, to an answer at once, or to a keyed run.
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,6 +16,7 @@ pin_project! {
     ///
     /// Dropping it before a keyed request's body is read leaves nothing behind. Dropping it later stops nothing: the
     /// run goes on, and its record is written.
+    #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F, B: Body, E> {
         #[pin]
         inner: Kind<F, B, E>,

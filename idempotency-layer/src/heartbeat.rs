@@ -1,4 +1,5 @@
-//! While a run lasts, its lease is renewed every third; a lease that cannot be renewed is told to the handler.
+//! While a run lasts, its lease is renewed every third of its duration, and a handler whose lease cannot be renewed is
+//! told so.
 //!
 //! *Lost* means one of two things, and nothing else: the store said so, or the local monotonic clock has passed the
 //! lease since the last confirmed renewal *was sent*. A lease that is lost by the clock is renewed all the same: as
@@ -6,12 +7,16 @@
 //!
 //! A heartbeat is a task of its own, so that a handler that blocks its thread still has one. It begins with the first
 //! renewal: most runs are over before, and all that they cost is a place in the line of one task for all runs of a
-//! layer, which starts those that are due. It ends with its [`Heartbeat`]: a run that is gone must not hold its key.
+//! layer on their runtime, which starts those that are due. It ends with its [`Heartbeat`]: a run that is gone must not hold its key.
+//!
+//! Each runtime has a line of its own, so that a run is renewed where it runs: another runtime may end, be blocked, or be
+//! driven by nobody.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -20,27 +25,25 @@ use tokio_util::sync::CancellationToken;
 use crate::operation::Operation;
 use crate::store::{Lease, Renewal, Store};
 
-/// The heartbeats of a layer: those that are due one day, and who starts them.
+/// The heartbeats of a layer: those whose first renewal is not due yet, and the task that will start them.
 #[derive(Debug)]
 pub(crate) struct Heartbeats<St> {
     store: St,
-    line: Mutex<Line>,
-    /// Wakes the starter, which sleeps for something later.
-    sooner: Notify,
+    /// One for each runtime that runs are on: one, as a rule, and hardly ever more than a few.
+    lines: Mutex<Vec<Line>>,
 }
 
-#[derive(Debug, Default)]
+/// The heartbeats of one runtime. It is there while its starter is.
+#[derive(Debug)]
 struct Line {
+    runtime: Id,
     waiting: BTreeMap<Place, Waiting>,
     places: u64,
-    /// The task that starts what is due, while there is something to start.
-    starter: Option<Starter>,
-}
-
-#[derive(Debug)]
-struct Starter {
-    task: JoinHandle<()>,
+    /// Starts what is due.
+    starter: JoinHandle<()>,
     wakes_at: Instant,
+    /// Wakes the starter, which sleeps for something later.
+    sooner: Arc<Notify>,
 }
 
 /// When the first renewal is due, and a number that tells those of one moment apart.
@@ -54,35 +57,38 @@ struct Waiting {
 
 impl<St: Store> Heartbeats<St> {
     pub(crate) fn new(store: St) -> Self {
-        Self { store, line: Mutex::default(), sooner: Notify::new() }
+        Self { store, lines: Mutex::default() }
     }
 
     /// Renews the lease of an operation, which counts from `since`, until the heartbeat ends.
     pub(crate) fn begin(self: &Arc<Self>, operation: &Operation, since: Instant) -> Heartbeat<St> {
         let due = since + operation.lease().duration / 3;
-        let mut line = self.lock();
+        let runtime = Handle::current().id();
+        let mut lines = self.lock();
+        let at = lines.iter().position(|line| line.runtime == runtime).unwrap_or_else(|| {
+            // Without those of runtimes that have gone.
+            lines.retain(|line| !line.starter.is_finished() || !line.waiting.is_empty());
+            let sooner = Arc::new(Notify::new());
+            let starter = tokio::spawn(start_what_is_due(Arc::downgrade(self), runtime, Arc::clone(&sooner)));
+            lines.push(Line { runtime, waiting: BTreeMap::new(), places: 0, starter, wakes_at: due, sooner });
+            lines.len() - 1
+        });
+        let line = &mut lines[at];
         line.places += 1;
         let place = (due, line.places);
         line.waiting.insert(place, Waiting { operation: operation.clone(), since });
-        match &mut line.starter {
-            // A starter whose runtime has gone is finished; the next one is on ours.
-            Some(starter) if !starter.task.is_finished() => {
-                if due < starter.wakes_at {
-                    starter.wakes_at = due;
-                    self.sooner.notify_one();
-                }
-            }
-            starter => {
-                let task = tokio::spawn(start_what_is_due(Arc::downgrade(self)));
-                *starter = Some(Starter { task, wakes_at: due });
-            }
+        if due < line.wakes_at {
+            line.wakes_at = due;
+            line.sooner.notify_one();
         }
-        Heartbeat { heartbeats: Arc::clone(self), place, operation: operation.clone() }
+        Heartbeat { heartbeats: Arc::clone(self), runtime, place, operation: operation.clone() }
     }
 
     /// Starts the heartbeats that are due and says when the next one is. `None`: there is none, and the starter ends.
-    fn start_due(&self, now: Instant) -> Option<Instant> {
-        let mut line = self.lock();
+    fn start_due(&self, runtime: Id, now: Instant) -> Option<Instant> {
+        let mut lines = self.lock();
+        let at = lines.iter().position(|line| line.runtime == runtime)?;
+        let line = &mut lines[at];
         while let Some(first) = line.waiting.first_entry().filter(|first| first.key().0 <= now) {
             let Waiting { operation, since } = first.remove();
             let stop = CancellationToken::new();
@@ -90,27 +96,31 @@ impl<St: Store> Heartbeats<St> {
             // Under the lock: whoever finds its place empty finds its heartbeat here.
             *operation.beating() = Some(Beating { stop, task });
         }
-        let next = line.waiting.first_key_value().map(|((due, _), _)| *due);
-        match (next, &mut line.starter) {
-            (Some(next), Some(starter)) => starter.wakes_at = next,
-            (_, starter) => *starter = None,
+        match line.waiting.first_key_value() {
+            Some(((next, _), _)) => {
+                line.wakes_at = *next;
+                Some(*next)
+            }
+            None => {
+                lines.swap_remove(at);
+                None
+            }
         }
-        next
     }
 
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        // What is done under the lock leaves the line whole at each step.
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
+        // What is done under the lock leaves each line whole at each step.
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn start_what_is_due<St: Store>(heartbeats: Weak<Heartbeats<St>>) {
+async fn start_what_is_due<St: Store>(heartbeats: Weak<Heartbeats<St>>, runtime: Id, sooner: Arc<Notify>) {
     loop {
-        let Some(heartbeats) = heartbeats.upgrade() else { return };
-        let Some(next) = heartbeats.start_due(Instant::now()) else { return };
+        let next = heartbeats.upgrade().and_then(|heartbeats| heartbeats.start_due(runtime, Instant::now()));
+        let Some(next) = next else { return };
         tokio::select! {
             () = sleep_until(next) => {}
-            () = heartbeats.sooner.notified() => {}
+            () = sooner.notified() => {}
         }
     }
 }
@@ -119,6 +129,7 @@ async fn start_what_is_due<St: Store>(heartbeats: Weak<Heartbeats<St>>) {
 #[derive(Debug)]
 pub(crate) struct Heartbeat<St: Store> {
     heartbeats: Arc<Heartbeats<St>>,
+    runtime: Id,
     place: Place,
     operation: Operation,
 }
@@ -136,7 +147,10 @@ impl<St: Store> Heartbeat<St> {
 
     /// Leaves the line, or takes the heartbeat out of the operation.
     fn leave(&self) -> Option<Beating> {
-        let waiting = self.heartbeats.lock().waiting.remove(&self.place);
+        let mut lines = self.heartbeats.lock();
+        let waiting = lines.iter_mut().find(|line| line.runtime == self.runtime);
+        let waiting = waiting.and_then(|line| line.waiting.remove(&self.place));
+        drop(lines);
         if waiting.is_some() { None } else { self.operation.beating().take() }
     }
 }

@@ -9,7 +9,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue};
 use http_body::Body;
@@ -17,6 +17,7 @@ use idempotency_shared::Problem;
 
 use crate::body::poll_bytes;
 use crate::bound::{Bound, Share};
+use crate::joined::Joined;
 
 /// A body, and the right to hold so many bytes.
 #[derive(Debug)]
@@ -75,31 +76,6 @@ pub(crate) async fn read<B: Body>(
     Ok(Intake { body: joined.finish(), trailers, _buffered: buffered })
 }
 
-/// The frames so far. A single one is passed on as it is; several are copied together.
-#[derive(Default)]
-struct Joined {
-    first: Bytes,
-    copied: BytesMut,
-}
-
-impl Joined {
-    fn push(&mut self, data: Bytes) {
-        if data.is_empty() {
-            return;
-        }
-        if self.first.is_empty() && self.copied.is_empty() {
-            self.first = data;
-            return;
-        }
-        self.copied.extend_from_slice(&std::mem::take(&mut self.first));
-        self.copied.extend_from_slice(&data);
-    }
-
-    fn finish(self) -> Bytes {
-        if self.copied.is_empty() { self.first } else { self.copied.freeze() }
-    }
-}
-
 fn announced_length(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.trim().parse().ok()
 }
@@ -132,7 +108,7 @@ mod tests {
     }
 
     /// Fails when `read` does not compare with the cap what is announced or what has come, does not compare the two with
-    /// each other, takes no permits, drops those of a second chunk, or takes a body that breaks off for one that ends.
+    /// each other, takes no share of the budget or no more for a second chunk, or takes a body that breaks off for one that ends.
     #[tokio::test]
     async fn only_whole_bodies_within_bounds_are_taken() {
         assert_eq!(read_chunks(&["ab", "cdef"], None, 9).await, Ok(Bytes::from_static(b"abcdef")));

@@ -1,11 +1,12 @@
-//! The layer: where the settings are made, and where a service comes of them.
+//! A layer takes its settings in any order, checks them as a whole, and makes services that share its limits.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, Method};
-use idempotency_shared::{IdempotencyKey, KeyLimit};
+use http::{HeaderName, Method, Response};
+use idempotency_shared::{IdempotencyKey, KeyLimit, Problem};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -100,7 +101,8 @@ impl<St: Store> IdempotencyLayer<St> {
     }
 
     /// How long a key means its request, from the last write of its record. Default: 24 h; at least the lease, at most
-    /// ten years. Afterwards a late retry is a new operation: choose it longer than any client goes on retrying.
+    /// ten years. Afterwards a late retry is a new operation: choose it longer than any client goes on retrying. Held
+    /// keys do not expire, and neither do runs under [`UnknownOutcome::Hold`] that went silent.
     pub fn retention(self, retention: Duration) -> Self {
         self.set(|config| config.retention = retention)
     }
@@ -153,8 +155,8 @@ impl<St: Store> IdempotencyLayer<St> {
     }
 
     /// Headers that replays do not repeat, beside hop-by-hop fields, `date`, `age`, `server`, `set-cookie`,
-    /// `www-authenticate`, `alt-svc`, trace and request ids, and rate limits. Default: none. Outweighs
-    /// [`always_store`](Self::always_store).
+    /// `www-authenticate`, `proxy-authenticate`, `alt-svc`, trace and request ids, and rate limits. Default: none.
+    /// Outweighs [`always_store`](Self::always_store).
     pub fn never_store(self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.set(|config| config.header_rules.never = names.into_iter().collect())
     }
@@ -169,6 +171,22 @@ impl<St: Store> IdempotencyLayer<St> {
     /// malformed key. Default: unset.
     pub fn documentation(self, uri: impl Into<String>) -> Self {
         self.set(|config| config.documentation = Some(uri.into()))
+    }
+
+    /// Whether answers that are recorded, and their replays, say for how many more seconds the key means its request, as
+    /// `Idempotency-Expires-In`. Default: false.
+    pub fn publish_expiry(self, publish: bool) -> Self {
+        self.set(|config| config.publish_expiry = publish)
+    }
+
+    /// Renders problems in another way: `render` gets each one with the response that would be sent, whose body is the
+    /// JSON of RFC 9457, and gives the one that is. Status and `Retry-After` are what clients go by; keep them, and
+    /// `Idempotency-Problem`. Default: as it comes.
+    pub fn problem_response(
+        self,
+        render: impl Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.set(|config| config.render = Some(Arc::new(render)))
     }
 
     /// How long a request waits for a claim that the store does not answer, and a finished run for the store to take its

@@ -6,8 +6,9 @@
 //! 1. A keyed request (default: every POST) without an `Idempotency-Key` is refused.
 //! 2. At most one *holder* of a key at a time runs the handler, in a task of its own: a client that disconnects does not
 //!    stop it.
-//! 3. The response is recorded before it is sent. Every later request with the key gets it, byte for byte, for as long
-//!    as the retention lasts.
+//! 3. The response is recorded before it is sent; where the store is away for longer than the
+//!    [record deadline](IdempotencyLayer::record_deadline), it is sent and the recording goes on. Once recorded, every
+//!    later request with the key gets it, byte for byte, for as long as the retention lasts.
 //! 4. Another request under the same key is refused, before, while and after the first one runs.
 //!
 //! What this does **not** promise:
@@ -19,7 +20,7 @@
 //!   [`UnknownOutcome::Hold`] refuses instead.
 //! - Effects in your own database are exactly-once only through the transaction of the run.
 //!
-//! [`guarantees`] has it by store, way of completion and policy.
+//! [`guarantees`] has it by store, way of completion and policy; [`serving`] has two whole programs.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -84,6 +85,7 @@ pub mod guarantees {}
 mod hash;
 mod heartbeat;
 mod intake;
+mod joined;
 mod layer;
 mod operation;
 pub mod policy;
@@ -91,10 +93,12 @@ mod refusal;
 mod replay;
 mod run;
 mod service;
+pub mod serving;
 mod settle;
 pub mod store;
 mod transaction;
 mod undo;
+mod verdict;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

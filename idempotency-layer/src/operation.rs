@@ -69,7 +69,7 @@ impl Operation {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The key, as the client chose it. It stays inside the service: what goes to others is derived from it.
+    /// The key, as the client chose it; the same on every attempt.
     #[must_use]
     pub fn key(&self) -> &IdempotencyKey {
         &self.inner.key

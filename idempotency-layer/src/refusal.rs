@@ -1,5 +1,7 @@
 //! A problem becomes a response: RFC 9457 in its body, its code in a header, itself in the extensions.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, RETRY_AFTER};
 use http::{HeaderValue, Response};
@@ -8,13 +10,31 @@ use idempotency_shared::{IDEMPOTENCY_PROBLEM, Problem, ProblemCode};
 
 use crate::body::ResponseBody;
 
-/// The response for a problem. The [`Problem`] itself is in its extensions, for a service outside that renders another
-/// format or counts.
-pub(crate) fn refusal<B: Body>(problem: Problem, documentation: Option<&HeaderValue>) -> Response<ResponseBody<B>> {
-    respond(problem, documentation).map(|body| ResponseBody::whole(body, None))
+/// Gives a problem's response another form.
+pub(crate) type Render = Arc<dyn Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync>;
+
+/// The response for a problem. The [`Problem`] itself is in its extensions, for a service outside that counts, say.
+pub(crate) fn refusal<B: Body>(
+    problem: Problem,
+    documentation: Option<&HeaderValue>,
+    render: Option<&Render>,
+) -> Response<ResponseBody<B>> {
+    let mut response = respond(problem.clone());
+    if let Some(link) = documentation.filter(|_| is_about_the_key(problem.code())) {
+        response.headers_mut().insert(LINK, link.clone());
+    }
+    let response = match render {
+        None => response,
+        Some(render) => {
+            let mut rendered = render(&problem, response);
+            rendered.extensions_mut().insert(problem);
+            rendered
+        }
+    };
+    response.map(|body| ResponseBody::whole(body, None))
 }
 
-pub(crate) fn respond(problem: Problem, documentation: Option<&HeaderValue>) -> Response<Bytes> {
+pub(crate) fn respond(problem: Problem) -> Response<Bytes> {
     let mut response = Response::new(problem.to_json());
     *response.status_mut() = problem.status();
     let headers = response.headers_mut();
@@ -23,9 +43,6 @@ pub(crate) fn respond(problem: Problem, documentation: Option<&HeaderValue>) -> 
     headers.insert(IDEMPOTENCY_PROBLEM, HeaderValue::from_static(problem.code().as_str()));
     if let Some(seconds) = problem.retry_after() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    if let (Some(link), true) = (documentation, is_about_the_key(problem.code())) {
-        headers.insert(LINK, link.clone());
     }
     response.extensions_mut().insert(problem);
     response

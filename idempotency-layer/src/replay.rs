@@ -8,7 +8,7 @@
 //! 2. Then the layer's own lists decide: what it keeps [always](crate::IdempotencyLayer::always_store), and what it
 //!    keeps [never](crate::IdempotencyLayer::never_store).
 //! 3. Fields of one moment, one connection or one client are not kept: `date`, `age`, `server`, `set-cookie`,
-//!    `www-authenticate`, `alt-svc`, trace and request ids, rate limits. All others are.
+//!    `www-authenticate`, `proxy-authenticate`, `alt-svc`, trace and request ids, rate limits. All others are.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderName};
@@ -73,6 +73,7 @@ fn is_of_the_moment(name: &str) -> bool {
             | "alt-svc"
             | "baggage"
             | "date"
+            | "idempotency-expires-in"
             | "idempotent-replayed"
             | "proxy-authenticate"
             | "request-id"
@@ -145,7 +146,7 @@ mod tests {
     fn what_belongs_to_the_connection_or_the_moment_is_not_stored() {
         // Each by its name, not from the lists: what is dropped there would be missed here too.
         let mut headers: Vec<(&'static str, &'static [u8])> = vec![("x-hop", b"1"), ("connection", b"close, X-Hop")];
-        let names = "age alt-svc baggage date idempotent-replayed keep-alive proxy-authenticate proxy-connection ratelimit \
+        let names = "age alt-svc baggage date idempotency-expires-in idempotent-replayed keep-alive proxy-authenticate proxy-connection ratelimit \
                      ratelimit-policy request-id server set-cookie te traceparent traceresponse tracestate \
                      transfer-encoding upgrade www-authenticate x-amzn-trace-id x-b3-traceid x-cloud-trace-context \
                      x-correlation-id x-ratelimit-limit x-request-id x-trace-id";

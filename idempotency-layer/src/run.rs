@@ -1,4 +1,4 @@
-//! One run of one key: the handler, its response, the record, the answer.
+//! A run takes one key from the call of its handler to the record and the client's answer.
 //!
 //! It is a task of its own. A client that disconnects does not end it; it is awaited by the layer's tracker, and its
 //! place in the layer's bounds is free when it is over. What it does after the handler, in this order:
@@ -10,15 +10,15 @@
 //!    rollback.
 //! 5. The client is answered. Only what the store has confirmed is answered as success.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, poll};
 use http::request::Parts;
-use http::{Method, Request, Response, response};
+use http::{Method, Request, Response};
 use http_body::Body;
 use idempotency_shared::Problem;
 use tokio::sync::oneshot;
@@ -26,17 +26,16 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tower_service::Service;
 use tracing::Instrument;
 
-use crate::adopted::poll_once;
 use crate::body::{RequestBody, ResponseBody};
 use crate::collect::{Collected, collect, uncollectable};
 use crate::heartbeat::Heartbeat;
 use crate::operation::Operation;
-use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
-use crate::replay::HeaderRules;
+use crate::policy::RunFacts;
 use crate::service::{Admitted, Shared};
 use crate::settle::{Step, settle};
-use crate::store::{Commit, Completion, Lease, Store, StoreErrorKind, Tombstone, Write};
+use crate::store::{Commit, Lease, Store, StoreErrorKind, Write};
 use crate::transaction::{Closed, Open};
+use crate::verdict::{Ran, Verdict};
 
 /// What a run answers.
 pub(crate) type Answer<RB, E> = Result<Response<ResponseBody<RB>>, E>;
@@ -55,20 +54,20 @@ pub(crate) struct Run<St: Store, RB: Body, E> {
     _admitted: Admitted,
 }
 
-/// Calls the handler, and leaves it to a task of its own. The lease counts from `since`.
+/// Leaves the handler to a task of its own. The lease counts from `since`.
 pub(crate) fn start<St, Svc, B, RB>(
     shared: Arc<Shared<St>>,
-    mut inner: Svc,
+    inner: Svc,
     mut parts: Parts,
     mut admitted: Admitted,
     held: Held,
 ) -> oneshot::Receiver<Answer<RB, Svc::Error>>
 where
     St: Store,
-    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>>,
+    Svc: Service<Request<RequestBody<B>>, Response = Response<RB>> + Send + 'static,
     Svc::Future: Send + 'static,
     Svc::Error: Send + 'static,
-    B: Body,
+    B: Body + Send + 'static,
     RB: Body + Send + 'static,
     RB::Data: Send,
     RB::Error: Send,
@@ -85,11 +84,14 @@ where
     parts.extensions.insert(operation.clone());
     let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
     let request = Request::from_parts(parts, body);
-    // A service that panics is not called again: it is the run's own.
-    let call = catch_unwind(AssertUnwindSafe(|| inner.call(request)));
     let run = Run { shared, operation, heartbeat, unrouted, answer: Some(answer), _admitted: admitted };
-    tokio::spawn(run.drive(call, method).in_current_span());
+    // In a box: a task is moved whole, more than once, before it runs.
+    tokio::spawn(boxed(run.drive(inner, request, method)).in_current_span());
     answered
+}
+
+fn boxed<F: Future>(future: F) -> Pin<Box<F>> {
+    Box::pin(future)
 }
 
 /// A lease as the store gave it.
@@ -99,39 +101,46 @@ pub(crate) struct Held {
     pub(crate) since: Instant,
 }
 
-impl<St: Store, RB: Body, E> Run<St, RB, E> {
+impl<St, RB, E> Run<St, RB, E>
+where
+    St: Store,
+    RB: Body + Send + 'static,
+    RB::Data: Send,
+    RB::Error: Send,
+    E: Send + 'static,
+{
     /// Sees the handler through to the record and the answer.
-    async fn drive<F>(self, call: std::thread::Result<F>, method: Method)
+    async fn drive<Svc, Req>(mut self, inner: Svc, request: Req, method: Method)
     where
-        F: Future<Output = Result<Response<RB>, E>>,
+        Svc: Service<Req, Response = Response<RB>, Error = E>,
     {
-        let cap = self.shared.config.max_response_body;
-        let ran = match call {
-            // A handler that panics is dropped here with all it held, so nothing half done is seen again.
-            Ok(call) => {
-                AssertUnwindSafe(async move {
-                    let (parts, body) = call.await?.into_parts();
-                    let collected = match uncollectable(&method, &parts) {
-                        Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
-                        None => collect(body, cap).await,
-                    };
-                    Ok((parts, collected))
-                })
-                .catch_unwind()
-                .await
+        let ran = guarded(inner, request, method, self.shared.config.max_response_body).await;
+        let verdict = match self.judge(ran) {
+            Next::Settle(verdict) => verdict,
+            Next::RollBack(open, verdict) => {
+                self.roll_back(open).await;
+                verdict
             }
-            Err(panic) => Err(panic),
+            Next::Commit(open, verdict) => return self.commit(open, verdict).await,
         };
-        let ran = match ran {
-            Ok(Ok((parts, collected))) => Ran::Answered(parts, collected),
-            Ok(Err(error)) => Ran::Failed(error),
-            Err(_) => Ran::Panicked,
+        let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
+        let written = match poll!(settled.as_mut()) {
+            Poll::Ready(written) => Ok(written),
+            Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
         };
-        self.finish(ran).await;
+        let is_late = written.is_err();
+        let response = self.answer_to(&verdict.step, written, verdict.answer);
+        send(self.answer.take(), response);
+        if is_late {
+            tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
+            let written = settled.await;
+            tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
+        }
+        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
     }
 
-    /// Writes what the policy says of a run, and answers.
-    async fn finish(self, ran: Ran<RB, E>) {
+    /// Says what is to be done with what the handler made of its run.
+    fn judge(&self, ran: Ran<RB, E>) -> Next<RB, E> {
         let closed = self.operation.slot().close();
         let facts = RunFacts {
             attempt: self.operation.attempt(),
@@ -139,42 +148,74 @@ impl<St: Store, RB: Body, E> Run<St, RB, E> {
             unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
         };
-        let mut verdict = Verdict::of(ran, &facts, &self.shared.config.header_rules);
+        let verdict = Verdict::of(ran, &facts, &self.shared);
         match closed {
-            Closed::Transaction(open) if verdict.commits() && open.is_back() => {
-                return Box::pin(self.commit(open, verdict)).await;
-            }
-            Closed::Transaction(open) => {
-                if !open.is_back() {
-                    tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
-                    // It may be inside the body that the answer holds, and whoever waits for it would wait for ever.
-                    verdict = Verdict::refused(Problem::transaction_lost());
-                }
-                Box::pin(self.roll_back(open)).await;
-            }
+            Closed::Unused => Next::Settle(verdict),
             // Whatever the handler made of the error: nothing was written, and a retry may get its transaction. Unless it
             // says for itself what its answer means, as one does that has had an effect elsewhere.
             Closed::Failed(problem) if verdict.is_server_error() && !verdict.is_declared => {
-                verdict = Verdict::refused(problem);
+                Next::Settle(Verdict::refused(&self.shared, problem))
             }
-            Closed::Unused | Closed::Failed(_) => {}
+            Closed::Failed(_) => Next::Settle(verdict),
+            Closed::Transaction(open) if !open.is_back() => {
+                tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                // The verdict is dropped here. The transaction may be inside the body that it holds, and whoever waited
+                // for it would wait for a client that is not served.
+                Next::RollBack(open, Verdict::refused(&self.shared, Problem::transaction_lost()))
+            }
+            Closed::Transaction(open) if verdict.commits() => Next::Commit(open, verdict),
+            Closed::Transaction(open) => Next::RollBack(open, verdict),
         }
-        self.settle(verdict).await;
+    }
+
+    /// The answer to the client, once it is known what became of the write.
+    fn answer_to<T>(&self, step: &Step, written: Result<Option<Write>, T>, answer: Answer<RB, E>) -> Answer<RB, E> {
+        let written = written.ok();
+        tracing::debug!(operation = ?self.operation, written = ?written, "a run has ended");
+        if matches!(step, Step::Hold) {
+            let record = self.operation.record();
+            tracing::warn!(operation = ?self.operation, %record, "the outcome is unknown; the key is held for an operator");
+        }
+        let is_lost = match written {
+            Some(Some(Write::Done)) => false,
+            Some(Some(Write::Fenced)) => true,
+            Some(None) | None => self.operation.is_lost(),
+        };
+        // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
+        let is_result = matches!(step, Step::Complete(_));
+        match answer {
+            _ if is_lost && is_result => Ok(self.shared.refuse(Problem::lease_lost())),
+            Ok(response) if is_result => Ok(self.recorded(response)),
+            answer => answer,
+        }
+    }
+
+    /// A response whose record is written as it is sent.
+    fn recorded(&self, mut response: Response<ResponseBody<RB>>) -> Response<ResponseBody<RB>> {
+        self.shared.publish_expiry(self.shared.config.retention, response.headers_mut());
+        response
     }
 
     /// Rolls back, and goes on when that takes too long: the client waits, and the record does not depend on it.
-    async fn roll_back(&self, open: Box<dyn Open>) {
-        let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
-        if rolled_back.await.is_err() {
-            tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
-        }
+    fn roll_back(&self, open: Box<dyn Open>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
+            if rolled_back.await.is_err() {
+                tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
+            }
+        })
+    }
+
+    /// In a box, as every step of a transaction, so that runs without one need no room for it.
+    fn commit(self, open: Box<dyn Open>, verdict: Verdict<RB, E>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.committed(open, verdict))
     }
 
     /// Records and commits in the handler's transaction.
-    async fn commit(mut self, open: Box<dyn Open>, verdict: Verdict<RB, E>) {
+    async fn committed(mut self, open: Box<dyn Open>, verdict: Verdict<RB, E>) {
         // A renewal that comes between would conflict with the very row that is about to be written.
         self.heartbeat.stop().await;
-        let (shared, operation) = (Arc::clone(&self.shared), self.operation.clone());
+        let (shared, operation) = (&self.shared, &self.operation);
         let lease = operation.lease();
         let Step::Complete(completion) = &verdict.step else {
             unreachable!("only a completion commits");
@@ -211,125 +252,50 @@ impl<St: Store, RB: Body, E> Run<St, RB, E> {
             }
         }
         let response = match problem {
-            None => verdict.answer,
+            None => verdict.answer.map(|response| self.recorded(response)),
             Some(problem) => Ok(shared.refuse(problem)),
         };
-        self.send(response);
-    }
-
-    /// Writes the record by itself, and answers.
-    async fn settle(mut self, verdict: Verdict<RB, E>) {
-        let Verdict { step, answer, .. } = verdict;
-        let (shared, operation) = (Arc::clone(&self.shared), self.operation.clone());
-        let mut settled = pin!(settle(&shared.store, operation.lease(), &step));
-        let written = match poll_once(settled.as_mut()).await {
-            Poll::Ready(written) => Ok(written),
-            Poll::Pending => {
-                let deadline = Instant::now() + shared.config.record_deadline;
-                Box::pin(timeout_at(deadline, settled.as_mut())).await
-            }
-        };
-        tracing::debug!(operation = ?operation, written = ?written, "a run has ended");
-        if matches!(step, Step::Hold) {
-            let record = operation.record();
-            tracing::warn!(operation = ?operation, %record, "the outcome is unknown; the key is held for an operator");
-        }
-        let is_lost = match written {
-            Ok(Some(Write::Done)) => false,
-            Ok(Some(Write::Fenced)) => true,
-            Ok(None) | Err(_) => operation.is_lost(),
-        };
-        // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
-        let is_result = matches!(step, Step::Complete(_));
-        let response = if is_lost && is_result { Ok(shared.refuse(Problem::lease_lost())) } else { answer };
-        self.send(response);
-        if written.is_err() {
-            tracing::error!(operation = ?operation, "answered before the record was confirmed; going on to write it");
-            let written = settled.await;
-            tracing::info!(operation = ?operation, written = ?written, "a late record was decided");
-        }
-        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
-    }
-
-    fn send(&mut self, response: Answer<RB, E>) {
-        if self.answer.take().is_none_or(|answer| answer.send(response).is_err()) {
-            tracing::debug!("the client of a run has gone; its retry gets the record");
-        }
+        send(self.answer.take(), response);
     }
 }
 
-/// How a handler ended.
-#[expect(clippy::large_enum_variant, reason = "made once for each run and taken apart at once")]
-enum Ran<RB: Body, E> {
-    Answered(response::Parts, Collected<RB>),
-    Failed(E),
-    Panicked,
+/// Calls a handler and reads its response. A handler that panics is dropped in here with all it held, so nothing half done
+/// is seen again.
+///
+/// It is called in the run's task, not before: a call that keeps its thread would keep the task that starts the heartbeats,
+/// which the runtime has put next on that thread until another one is.
+fn guarded<Svc, Req, RB>(
+    mut inner: Svc,
+    request: Req,
+    method: Method,
+    cap: usize,
+) -> impl Future<Output = Ran<RB, Svc::Error>>
+where
+    Svc: Service<Req, Response = Response<RB>>,
+    RB: Body,
+{
+    let collected = async move {
+        let call = inner.call(request);
+        // It is called once, and may hold what others wait for.
+        drop(inner);
+        let (parts, body) = match call.await {
+            Ok(response) => response.into_parts(),
+            Err(error) => return Ran::Failed(error),
+        };
+        let collected = match uncollectable(&method, &parts) {
+            Some(reason) => Collected::Unfinished { reason, body: ResponseBody::handler(body) },
+            None => collect(body, cap).await,
+        };
+        Ran::Answered(parts, collected)
+    };
+    AssertUnwindSafe(collected).catch_unwind().map(|ran| ran.unwrap_or(Ran::Panicked))
 }
 
-/// What is to be written for a run, and what its client gets once it is.
-struct Verdict<RB: Body, E> {
-    step: Step,
-    answer: Result<Response<ResponseBody<RB>>, E>,
-    is_success: bool,
-    /// Whether the handler has said which [`Outcome`] it is.
-    is_declared: bool,
-}
-
-impl<RB: Body, E> Verdict<RB, E> {
-    fn of(ran: Ran<RB, E>, facts: &RunFacts, rules: &HeaderRules) -> Self {
-        let (parts, collected) = match ran {
-            Ran::Answered(parts, collected) => (parts, collected),
-            Ran::Failed(error) => {
-                let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, answer: Err(error), is_success: false, is_declared: false };
-            }
-            Ran::Panicked => {
-                tracing::error!("a keyed handler panicked; its outcome is unknown");
-                let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, ..Self::refused(Problem::handler_panicked()) };
-            }
-        };
-        let declared = parts.extensions.get::<Outcome>().copied();
-        let outcome = declared.unwrap_or_else(|| outcome(parts.status, facts.unrouted));
-        let settlement = settlement(outcome, facts);
-        let is_success = parts.status.is_success() || parts.status.is_redirection() || parts.status.is_informational();
-        let tombstone = |reason| Completion::Tombstone(Tombstone { status: parts.status, reason });
-        let (settlement, completion, body) = match collected {
-            Collected::Whole { data, trailers } => {
-                let body = ResponseBody::whole(data.clone(), trailers.clone());
-                // Only what is recorded is copied.
-                let completion = (settlement == Settlement::Record)
-                    .then(|| Completion::Response(Arc::new(rules.stored(&parts, data, trailers))));
-                (settlement, completion, body)
-            }
-            Collected::Unfinished { reason, body } => (settlement, Some(tombstone(reason)), body),
-            // A result that nobody has seen whole is no result.
-            Collected::Failed { body } if settlement == Settlement::Record => {
-                (crate::policy::settlement(Outcome::Unknown, facts), None, body)
-            }
-            Collected::Failed { body } => (settlement, None, body),
-        };
-        let step = match (settlement, completion) {
-            (Settlement::Record, Some(completion)) => Step::Complete(completion),
-            (settlement, _) => Step::without_response(settlement),
-        };
-        let is_declared = declared.is_some();
-        Self { step, answer: Ok(Response::from_parts(parts, body)), is_success, is_declared }
-    }
-
-    /// A run that did nothing and answers with a problem: its key is free.
-    fn refused(problem: Problem) -> Self {
-        let answer = Ok(crate::refusal::refusal(problem, None));
-        Self { step: Step::Release, answer, is_success: false, is_declared: false }
-    }
-
-    fn is_server_error(&self) -> bool {
-        self.answer.as_ref().is_ok_and(|response| response.status().is_server_error())
-    }
-
-    fn commits(&self) -> bool {
-        self.is_success && matches!(self.step, Step::Complete(_))
-    }
+/// What is to be done with a run.
+enum Next<RB: Body, E> {
+    Settle(Verdict<RB, E>),
+    RollBack(Box<dyn Open>, Verdict<RB, E>),
+    Commit(Box<dyn Open>, Verdict<RB, E>),
 }
 
 /// Asks until the deadline what became of a commit. `None`: that could not be established.
@@ -356,6 +322,12 @@ fn is_unrouted(parts: &Parts) -> bool {
 #[cfg(not(feature = "axum"))]
 fn is_unrouted(_: &Parts) -> bool {
     false
+}
+
+fn send<RB: Body, E>(answer: Option<oneshot::Sender<Answer<RB, E>>>, response: Answer<RB, E>) {
+    if answer.is_none_or(|answer| answer.send(response).is_err()) {
+        tracing::debug!("the client of a run has gone; its retry gets the record");
+    }
 }
 
 const CONFIRM_PAUSE: Duration = Duration::from_millis(50);

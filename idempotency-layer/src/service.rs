@@ -1,4 +1,4 @@
-//! The service: a request passes, is answered at once, or is read, claimed and run.
+//! A request passes, is answered at once, or is read, claimed and run.
 //!
 //! One request's way through the files of this crate:
 //!
@@ -19,26 +19,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::poll;
 use http::request::Parts;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
-use idempotency_shared::{IdempotencyKey, Problem};
+use idempotency_shared::{IDEMPOTENCY_EXPIRES_IN, IdempotencyKey, Problem};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower_service::Service;
 
 use crate::admission::{Admission, admit};
-use crate::adopted::{Adopted, Claiming, poll_once};
+use crate::adopted::{Adopted, Claiming};
 use crate::body::{RequestBody, ResponseBody};
 use crate::bound::{Bound, Share};
-use crate::caller::{Caller, caller, caller_fingerprint};
+use crate::caller::{Caller, caller, caller_fingerprint, fingerprint_of_nobody};
 use crate::config::Config;
 use crate::fingerprint::Fingerprinted;
 use crate::future::ResponseFuture;
 use crate::hash::record_id;
 use crate::heartbeat::Heartbeats;
 use crate::intake::{self, Intake};
+use crate::policy::{Outcome, outcome};
 use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::{self, Held};
@@ -46,6 +48,9 @@ use crate::store::{CallerFingerprint, Claim, ClaimRequest, Lease, LeaseId, Store
 use crate::undo;
 
 /// Runs each key once. Made by [`IdempotencyLayer`](crate::IdempotencyLayer).
+///
+/// It is ready when the inner service is. The one that was polled ready is the one that is called; a clone takes its
+/// place.
 #[derive(Clone, Debug)]
 pub struct Idempotency<Svc, St> {
     inner: Svc,
@@ -83,7 +88,7 @@ impl<St: Store> Shared<St> {
             undoing: Bound::new(config.max_running),
             heartbeats: Arc::new(Heartbeats::new(store.clone())),
             documentation: config.documentation_link(),
-            no_credentials: caller_fingerprint(&config.secret, &config.credentials, None),
+            no_credentials: fingerprint_of_nobody(&config.secret),
             store,
             config,
             tracker,
@@ -93,7 +98,23 @@ impl<St: Store> Shared<St> {
 
     pub(crate) fn refuse<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
         tracing::debug!(scope = %self.config.scope, code = problem.code().as_str(), "a keyed request was refused");
-        refusal(problem, self.documentation.as_ref())
+        refusal(problem, self.documentation.as_ref(), self.config.render.as_ref())
+    }
+
+    /// Tells a client for how long its key means its request, where that is to be told. Whole seconds, and none too many.
+    pub(crate) fn publish_expiry(&self, expires_in: Duration, headers: &mut HeaderMap) {
+        if self.config.publish_expiry {
+            headers.insert(IDEMPOTENCY_EXPIRES_IN, HeaderValue::from(expires_in.as_secs()));
+        }
+    }
+
+    /// Refuses a request that is not run. A layer outside, which runs this one, hears that its key may be tried again.
+    fn refuse_unrun<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
+        let mut response = self.refuse(problem);
+        if outcome(response.status(), false) != Outcome::NothingRan {
+            response.extensions_mut().insert(Outcome::Free);
+        }
+        response
     }
 }
 
@@ -123,7 +144,7 @@ where
         let store = shared.store.identity();
         match admit(&shared.config, store, request.method(), request.headers(), request.extensions()) {
             Admission::Pass => ResponseFuture::passed(self.inner.call(request.map(RequestBody::client))),
-            Admission::Refuse(problem) => ResponseFuture::answered(shared.refuse(problem)),
+            Admission::Refuse(problem) => ResponseFuture::answered(shared.refuse_unrun(problem)),
             Admission::Run(key) => {
                 // The service that was polled ready is the one that is called; its clone waits for the next request.
                 let clone = self.inner.clone();
@@ -160,22 +181,22 @@ where
     match &caller {
         Caller::PerRequest => {
             tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
-            return Ok(shared.refuse(Problem::principal_required()));
+            return Ok(shared.refuse_unrun(Problem::principal_required()));
         }
         Caller::Credentials { any: false } => shared.warn_of_anonymous(),
         Caller::Principal(_) | Caller::Credentials { any: true } => {}
     }
     let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
         Ok(intake) => intake,
-        Err(problem) => return Ok(shared.refuse(problem)),
+        Err(problem) => return Ok(shared.refuse_unrun(problem)),
     };
     let Some(running) = shared.running.take(1) else {
-        return Ok(shared.refuse(Problem::overloaded()));
+        return Ok(shared.refuse_unrun(Problem::overloaded()));
     };
     // The token first: a tracker that is closed after this waits for the run.
     let tracked = shared.tracker.token();
     if shared.tracker.is_closed() {
-        return Ok(shared.refuse(Problem::draining()));
+        return Ok(shared.refuse_unrun(Problem::draining()));
     }
     let request = shared.claim_request(&parts, &intake.body, &caller, &key);
     let admitted = Admitted { key, intake, _running: running, _tracked: tracked };
@@ -185,15 +206,19 @@ where
     let (sent, claim) = claim(&shared.store, &request, shared.config.record_deadline).await;
     let acquired = match claim {
         Ok(Claim::Acquired(acquired)) => acquired,
-        Ok(Claim::Recorded(response)) => return Ok(replay(&response)),
-        Ok(other) => return Ok(shared.refuse(refused(&other, &request))),
-        Err(error) => return Ok(shared.refuse(shared.claim_failed(&error, request))),
+        Ok(Claim::Recorded(recorded)) => {
+            let mut response = replay(&recorded.response);
+            shared.publish_expiry(recorded.expires_in, response.headers_mut());
+            return Ok(response);
+        }
+        Ok(other) => return Ok(shared.refuse_unrun(refused(&other, &request))),
+        Err(error) => return Ok(shared.refuse_unrun(shared.claim_failed(&error, request))),
     };
     let held = Held { lease: request.lease, attempt: acquired.attempt, since: sent + acquired.queued };
-    let answered = run::start(shared, inner, parts, admitted, held);
+    let answered = run::start(Arc::clone(&shared), inner, parts, admitted, held);
     claiming.end();
     // A run that ends without an answer was aborted: nobody knows what it did.
-    answered.await.unwrap_or_else(|_| Ok(refusal(Problem::handler_panicked(), None)))
+    answered.await.unwrap_or_else(|_| Ok(shared.refuse(Problem::handler_panicked())))
 }
 
 /// What a run is of, and what it holds of the layer's bounds until it is over.
@@ -227,7 +252,7 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
     loop {
         let mut claim = pin!(store.claim(request));
         // Stores in memory answer at once, and need no timer.
-        let claim = match poll_once(claim.as_mut()).await {
+        let claim = match poll!(claim.as_mut()) {
             Poll::Ready(claim) => claim,
             Poll::Pending => match Box::pin(timeout_at(first_sent + patience, claim)).await {
                 Ok(claim) => claim,
@@ -264,7 +289,7 @@ impl<St: Store> Shared<St> {
             fingerprint: config.fingerprint.of(&Fingerprinted::new(parts, body, &config.secret)),
             caller: match caller {
                 Caller::Credentials { any: true } => {
-                    caller_fingerprint(&config.secret, &config.credentials, Some(&parts.headers))
+                    caller_fingerprint(&config.secret, &config.credentials, &parts.headers)
                 }
                 _ => self.no_credentials,
             },

@@ -4,8 +4,11 @@
 //! so is one that a store which is set up wrongly has refused, since somebody may set that right. The client waits for
 //! it no longer than the record deadline.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::poll;
 use tokio::time::{sleep, timeout};
 
 use crate::policy::Settlement;
@@ -33,9 +36,15 @@ impl Step {
 
 /// Writes one step until the store has decided. `None`: the record cannot be read, and stays as it is.
 pub(crate) async fn settle(store: &impl Store, lease: &Lease, step: &Step) -> Option<Write> {
+    let mut first = pin!(write(store, lease, step));
+    // What is answered at once needs no timer, and the timers of what is not need no room in every run.
+    let mut answer = match poll!(first.as_mut()) {
+        Poll::Ready(answer) => Ok(answer),
+        Poll::Pending => Box::pin(timeout(SEND_AGAIN_AFTER, first)).await,
+    };
     let mut pause = FIRST_PAUSE;
     loop {
-        match timeout(SEND_AGAIN_AFTER, write(store, lease, step)).await {
+        match answer {
             Ok(Ok(write)) => return Some(write),
             Ok(Err(error)) if matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Newer) => {
                 tracing::error!(error = error.cause(), kind = ?error.kind(), "a record cannot be written");
@@ -46,7 +55,11 @@ pub(crate) async fn settle(store: &impl Store, lease: &Lease, step: &Step) -> Op
             }
             Err(_) => tracing::warn!("the write of a record got no answer; sending it again"),
         }
-        sleep(pause).await;
+        answer = Box::pin(async {
+            sleep(pause).await;
+            timeout(SEND_AGAIN_AFTER, write(store, lease, step)).await
+        })
+        .await;
         pause = (pause * 2).min(LAST_PAUSE);
     }
 }

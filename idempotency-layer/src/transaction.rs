@@ -13,7 +13,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,9 +131,7 @@ impl Opening<'_> {
         *state = State::Open(Box::new(Lent { store, back: Arc::clone(&back) }));
         Ok(TransactionGuard { transaction: Some(transaction), back })
     }
-}
 
-impl Opening<'_> {
     /// Another run holds the key.
     pub(crate) fn fenced(self) -> TransactionError {
         self.fail(Problem::lease_lost());

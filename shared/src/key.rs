@@ -78,6 +78,7 @@ impl IdempotencyKey {
     /// # Panics
     ///
     /// When the operating system gives no randomness.
+    #[must_use]
     pub fn random() -> Self {
         let mut buffer = Uuid::encode_buffer();
         let uuid: &str = Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
@@ -114,11 +115,13 @@ impl IdempotencyKey {
     }
 
     /// The whole key, without quotes and escapes.
+    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// The first 8 characters of the key, and of a short one no more than half: what a log may show.
+    #[must_use]
     pub fn prefix(&self) -> &str {
         // A key is ASCII, so each character boundary is a byte's.
         self.0.get(..PREFIX_LEN.min(self.0.len() / 2)).unwrap_or_default()

@@ -201,33 +201,39 @@ impl Problem {
     }
 
     /// Which problem it is.
+    #[must_use]
     pub fn code(&self) -> ProblemCode {
         self.code
     }
 
     /// The status of the response, and the member `status`.
+    #[must_use]
     pub fn status(&self) -> StatusCode {
         self.code.status()
     }
 
     /// The member `type`: [`ProblemCode::type_uri`] unless [`with_type`](Self::with_type) replaced
     /// it.
+    #[must_use]
     pub fn type_uri(&self) -> &str {
         &self.type_uri
     }
 
     /// The member `detail`, complete.
+    #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
     }
 
     /// What belongs into `Retry-After` (RFC 9110, section 10.2.3), in seconds; `None` when the
     /// field is not sent.
+    #[must_use]
     pub fn retry_after(&self) -> Option<u32> {
         self.retry_after
     }
 
     /// The member `original_status`: how the operation ended whose response is not available.
+    #[must_use]
     pub fn original_status(&self) -> Option<StatusCode> {
         match self.extra {
             Extra::OriginalStatus(status) => Some(status),
@@ -236,6 +242,7 @@ impl Problem {
     }
 
     /// The member `record`: the id of the record that awaits an operator.
+    #[must_use]
     pub fn record(&self) -> Option<&str> {
         match &self.extra {
             Extra::Record(record) => Some(record),

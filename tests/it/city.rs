@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use idempotency_layer::SqliteStore;
 use idempotency_tests::bank::{self, Receipt};
 use idempotency_tests::client::{self, Answer};
 use idempotency_tests::failpoint::Point;
@@ -40,6 +41,11 @@ impl City {
         let mut arguments = vec!["--failpoint", &name];
         arguments.extend(options);
         self.bank(&arguments).await
+    }
+
+    /// The records as an operator's process opens them.
+    pub(crate) async fn store(&self) -> SqliteStore {
+        SqliteStore::connect(&format!("sqlite:{}", self.folder.path().join("bank.db").display())).await.unwrap()
     }
 
     /// Sends a transfer, and does not wait for it: whoever serves it is about to be killed or paused.

@@ -1,9 +1,16 @@
 //! A process that is killed in mid-request: what the next one makes of it.
 
+use std::num::NonZeroU16;
+use std::sync::Arc;
 use std::time::Duration;
 
-use idempotency_tests::bank;
+use idempotency_layer::store::{HeldCause, HeldRecord, LeaseId, Page, Resolution, Write};
+use idempotency_layer::{SqliteStore, Store};
 use idempotency_tests::failpoint::Point;
+use idempotency_tests::{bank, client};
+use serde_json::json;
+use tokio::sync::Barrier;
+use tokio::time::{sleep, timeout};
 
 use crate::city::{City, receipt};
 
@@ -50,6 +57,51 @@ async fn killed_between_claim_and_record_under_hold_the_retry_gets_outcome_unkno
         assert!(answer.body.contains("\"record\":\""), "{}", answer.body);
         city.assert_effects("k", 0).await;
     }
+}
+
+/// S1 under Hold, and no client comes back. Fails when `Record::is_held` is false of every run, and when
+/// `Record::expires_at` gives a run under Hold an expiry.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_under_hold_the_key_is_listed_and_kept_until_an_operator_decides() {
+    for point in [Point::AfterClaim, Point::Handler, Point::Effect, Point::BeforeRecord] {
+        let city = City::new().await;
+        let mut doomed = city.bank_stopping_at(point, &["--lease", "500", "--retention", "1000", "--hold"]).await;
+        let _cut = city.send(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        doomed.kill().await;
+
+        let store = city.store().await;
+        let found = until_held(&store).await;
+        assert_eq!((found.cause, found.attempt), (HeldCause::Lapsed, 1), "{point:?}");
+        // The clock of the file is the machine's: its last write is older than its retention after this.
+        sleep(Duration::from_millis(1000)).await;
+        assert_eq!(store.sweep().await.unwrap(), 0, "{point:?}");
+        let kept: Vec<_> = held(&store).await.iter().map(|held| held.hold).collect();
+        assert_eq!(kept, [found.hold], "{point:?}");
+
+        assert_eq!(store.resolve(&found, LeaseId::random(), &Resolution::Free).await.unwrap(), Write::Done);
+        let heir = city.bank(LEASE).await;
+        let answer = city.persist(&heir, "k").await;
+        assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2), "{point:?}");
+        city.assert_effects("k", 1).await;
+    }
+}
+
+/// Waits until a record is held, and claims nothing.
+async fn until_held(store: &SqliteStore) -> HeldRecord {
+    let waiting = async {
+        loop {
+            match held(store).await[..] {
+                [held] => return held,
+                _ => sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    timeout(Duration::from_secs(30), waiting).await.unwrap()
+}
+
+async fn held(store: &SqliteStore) -> Vec<HeldRecord> {
+    store.held(&Page::first(NonZeroU16::MAX)).await.unwrap().records
 }
 
 /// S2. Fails when `complete_in` commits the handler's effects without the record, and when `Run::commit` answers the
@@ -139,7 +191,7 @@ async fn a_holder_paused_inside_its_transaction_is_not_overtaken_and_commits() {
             if answer.problem() != Some("in-flight") {
                 break answer;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         };
         assert_eq!(refused.problem(), Some("store-unavailable"), "{point:?}: {refused:?}");
 
@@ -160,15 +212,15 @@ async fn of_64_claims_from_two_processes_one_runs() {
     let city = City::new().await;
     let slow = &["--delay", "400"];
     let banks = [city.bank(slow).await, city.bank(slow).await];
-    let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(64));
+    let barrier = Arc::new(Barrier::new(64));
     let claims: Vec<_> = (0..64)
         .map(|at| {
             let (client, barrier) = (city.client.clone(), barrier.clone());
             let url = format!("{}/transfers", banks[at % 2].url());
-            let order = serde_json::json!({ "reference": "k", "from": 1, "to": 2, "amount": 10 });
+            let order = json!({ "reference": "k", "from": 1, "to": 2, "amount": 10 });
             tokio::spawn(async move {
                 barrier.wait().await;
-                idempotency_tests::client::post(&client, &url, "k", &order).await.unwrap()
+                client::post(&client, &url, "k", &order).await.unwrap()
             })
         })
         .collect();

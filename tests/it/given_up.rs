@@ -10,42 +10,20 @@ use axum::routing::post;
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::StatusCode;
-use idempotency_layer::{IdempotencyLayer, Operation, SqliteStore};
-use idempotency_tests::bank;
-use tempfile::TempDir;
+use idempotency_layer::{Operation, SqliteStore};
 use tokio::time::timeout;
 
+use crate::ledger::{EFFECT, Ledger, layer, write};
 use crate::request::{keyed, send};
 
-struct Shop {
-    _folder: TempDir,
-    pool: sqlx::SqlitePool,
-    store: SqliteStore,
-}
-
-impl Shop {
-    async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let pool = bank::open(folder.path().join("shop.db").to_str().unwrap()).await;
-        sqlx::raw_sql("CREATE TABLE effect (id INTEGER PRIMARY KEY, what TEXT NOT NULL)").execute(&pool).await.unwrap();
-        let store = SqliteStore::new(pool.clone()).await.unwrap();
-        store.migrate().await.unwrap();
-        Self { _folder: folder, pool, store }
-    }
-
-    async fn effects(&self) -> i64 {
-        sqlx::query_scalar("SELECT count(*) FROM effect").fetch_one(&self.pool).await.unwrap()
-    }
-
-    fn router(&self) -> Router {
-        Router::new()
-            .route("/export", post(export))
-            .route("/impatient/{status}", post(impatient))
-            .route("/keep", post(keep))
-            .route("/pay", post(pay))
-            .layer(IdempotencyLayer::new(self.store.clone()).anonymous(true).record_deadline(Duration::from_secs(1)))
-            .with_state(self.store.clone())
-    }
+fn routes(store: &SqliteStore) -> Router {
+    Router::new()
+        .route("/export", post(export))
+        .route("/impatient/{status}", post(impatient))
+        .route("/keep", post(keep))
+        .route("/pay", post(pay))
+        .layer(layer(store.clone()).record_deadline(Duration::from_secs(1)))
+        .with_state(store.clone())
 }
 
 async fn pay(State(store): State<SqliteStore>, operation: Operation) -> Response {
@@ -53,10 +31,7 @@ async fn pay(State(store): State<SqliteStore>, operation: Operation) -> Response
         Ok(transaction) => transaction,
         Err(error) => return error.into_response(),
     };
-    sqlx::raw_sql("INSERT INTO effect (what) VALUES ('paid')")
-        .execute(&mut *transaction.connection().await.unwrap())
-        .await
-        .unwrap();
+    write(&mut transaction, EFFECT).await.unwrap();
     StatusCode::CREATED.into_response()
 }
 
@@ -74,16 +49,16 @@ async fn export(State(store): State<SqliteStore>, operation: Operation) -> Respo
 }
 
 /// A body that is read on by its client holds the transaction: the transaction is lost, and nobody waits for the client.
-/// Fails when `finish` keeps the handler's response while it takes the transaction back.
+/// Fails when `Run::judge` keeps the handler's response while it takes the transaction back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_inside_a_body_that_is_not_read_to_its_end_is_taken_back() {
-    let shop = Shop::new().await;
-    let router = shop.router();
+    let ledger = Ledger::new().await;
+    let router = routes(&ledger.store);
     let lost = timeout(Duration::from_secs(20), send(&router, keyed("/export", "k"), "")).await.expect("an answer");
     assert_eq!((lost.status.as_u16(), lost.problem()), (500, Some("transaction-lost")));
     let next = send(&router, keyed("/pay", "l"), "").await;
     assert_eq!((next.status.as_u16(), next.problem()), (201, None), "the writer is not free");
-    assert_eq!(shop.effects().await, 1);
+    assert_eq!(ledger.effects().await, 1);
 }
 
 const ENDLESS: &str = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
@@ -95,7 +70,7 @@ async fn impatient(Path(status): Path<u16>, State(store): State<SqliteStore>, op
     }
     let mut transaction = operation.transaction(&store).await.unwrap();
     let mut connection = transaction.connection().await.unwrap();
-    sqlx::raw_sql("INSERT INTO effect (what) VALUES ('paid')").execute(&mut *connection).await.unwrap();
+    sqlx::raw_sql(EFFECT).execute(&mut *connection).await.unwrap();
     let endless = sqlx::raw_sql(ENDLESS).execute(&mut *connection);
     assert!(timeout(Duration::from_millis(100), endless).await.is_err());
     StatusCode::from_u16(status).unwrap().into_response()
@@ -110,12 +85,11 @@ async fn a_statement_given_up_by_its_handler_does_not_keep_the_writer() {
         ("/impatient/402", (402, None)),
         ("/impatient/503", (503, None)),
     ] {
-        let mut shop = Shop::new().await;
-        shop.store = shop.store.max_transaction(Duration::from_millis(500));
-        let router = shop.router();
+        let ledger = Ledger::new().await;
+        let router = routes(&ledger.store.clone().max_transaction(Duration::from_millis(500)));
         let answer = timeout(Duration::from_secs(20), send(&router, keyed(path, "k"), "")).await.expect("an answer");
         assert_eq!((answer.status.as_u16(), answer.problem()), expected, "{path}");
-        assert_eq!(shop.effects().await, 0, "{path}");
+        assert_eq!(ledger.effects().await, 0, "{path}");
         let next = send(&router, keyed("/pay", "l"), "").await;
         assert_eq!((next.status.as_u16(), next.problem()), (201, None), "{path}: the writer is not free");
     }
@@ -128,10 +102,11 @@ async fn keep(State(store): State<SqliteStore>, operation: Operation) -> Respons
     StatusCode::PAYMENT_REQUIRED.into_response()
 }
 
-/// The file's write lock is lost with the guard, but not the client. Fails when `finish` waits for a rollback for ever.
+/// The file's write lock is lost with the guard, but not the client. Fails when `roll_back` waits
+/// for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_is_never_dropped_leaves_its_client_an_answer() {
-    let shop = Shop::new().await;
-    let answer = timeout(Duration::from_secs(20), send(&shop.router(), keyed("/keep", "k"), "")).await;
+    let ledger = Ledger::new().await;
+    let answer = timeout(Duration::from_secs(20), send(&routes(&ledger.store), keyed("/keep", "k"), "")).await;
     assert_eq!(answer.expect("an answer").status, 402);
 }

@@ -1,12 +1,17 @@
 //! A key means one request of one caller, whenever another one comes.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::Request;
 use http::request::Builder;
 use idempotency_layer::IdempotencyLayer;
 use idempotency_tests::gate::Gate;
 use idempotency_tests::stores::embedded;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
 
-use crate::request::{gated, keyed, layer, send};
+use crate::request::{gated, keyed, layer, send, sending};
 
 /// The base request differs from each of these in one thing.
 fn others() -> [(&'static str, Builder, &'static str); 6] {
@@ -23,7 +28,7 @@ fn others() -> [(&'static str, Builder, &'static str); 6] {
 const BODY: &str = "{\"amount\":1}";
 
 /// S14. Fails when `machine::claim` compares no fingerprint, or takes a lapsed record over before it compares; and when
-/// `fingerprint::exact` leaves out any of the five.
+/// `of_fields` leaves out any of the five.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_and_after_a_lapse() {
     for subject in embedded().await {
@@ -36,20 +41,14 @@ async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_a
                 assert_eq!((answer.status.as_u16(), answer.problem()), (422, Some("key-reused")), "{case}");
             }
         };
-        let first = tokio::spawn({
-            let router = router.clone();
-            async move { send(&router, keyed("/pay?x=1", "k"), BODY).await }
-        });
+        let first = sending(&router, keyed("/pay?x=1", "k"), BODY);
         gate.entered().await;
         expect_refusals("while it runs").await;
 
         // The store's clock passes the lease; no renewal is due by the clock of the process.
-        subject.hand.advance(std::time::Duration::from_secs(31));
+        subject.hand.advance(Duration::from_secs(31));
         expect_refusals("after its lease has lapsed").await;
-        let second = tokio::spawn({
-            let router = router.clone();
-            async move { send(&router, keyed("/pay?x=1", "k"), BODY).await }
-        });
+        let second = sending(&router, keyed("/pay?x=1", "k"), BODY);
         gate.entered().await;
         expect_refusals("after it was taken over").await;
 
@@ -72,8 +71,8 @@ async fn of_two_requests_under_one_key_only_the_first_to_claim_runs() {
         let gate = Gate::closed();
         let router = gated(layer(&subject.store), gate.clone());
         for round in 0..20 {
-            let barrier = std::sync::Arc::new(tokio::sync::Barrier::new(2));
-            let mut racers = tokio::task::JoinSet::new();
+            let barrier = Arc::new(Barrier::new(2));
+            let mut racers = JoinSet::new();
             for body in [BODY, "{\"amount\":2}"] {
                 let (router, barrier) = (router.clone(), barrier.clone());
                 racers.spawn(async move {
@@ -129,10 +128,7 @@ async fn other_credentials_never_get_the_response() {
                 alice().header("x-api-key", "1"),
             ]
         };
-        let first = tokio::spawn({
-            let (router, request) = (router.clone(), alice());
-            async move { send(&router, request, BODY).await }
-        });
+        let first = sending(&router, alice(), BODY);
         gate.entered().await;
         for request in others() {
             assert_eq!(send(&router, request, BODY).await.problem(), Some("caller-changed"), "{}", subject.name);

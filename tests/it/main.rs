@@ -1,4 +1,43 @@
-//! What must be survived, each situation a test named after its result.
+//! What must be survived: each situation has a number here and a test named after its result.
+//!
+//! A test's doc names its situation, then a change to the product that makes it fail. What stores must do by themselves in
+//! these situations is on the conformance list and in the stores' own tests.
+//!
+//! | | situation | result |
+//! |---|---|---|
+//! | S1 | the process is killed after the claim and before the record | once the lease has lapsed a retry is attempt 2; under Hold the key is held |
+//! | S2 | it is killed after the record and before the answer | the retry replays |
+//! | S3 | the client disconnects after its claim, over HTTP/1.1 or HTTP/2 | the run goes on and is recorded, and the retry replays |
+//! | S4 | the client disconnects in mid-body | nothing is claimed |
+//! | S5 | the handler panics | 500, and the policy decides about the key |
+//! | S6 | the handler outlives its lease | its token fires, and only what the store confirms is answered as success |
+//! | S7 | many claims of one key come at once, to two processes | one runs, the others are told that it is in flight |
+//! | S8 | a verb of the store is lost, loses its reply, or arrives twice | the same answer: nobody is kept out by itself |
+//! | S9 | the store is away before the claim, or at the record | 503 and no run; or an answer in bounded time, and the record follows |
+//! | S10 | a record vanishes between a claim that lost and its reading | cannot be: the stores here decide and read in one step |
+//! | S11 | a record is damaged, or of a newer version | 503; it is neither run nor overwritten |
+//! | S12 | a store's server restarts or fails over | cannot be: the stores here have no server |
+//! | S13 | the wall clock jumps by an hour | no run of this process loses its key |
+//! | S14 | another request comes under the key, whenever | 422 |
+//! | S15 | another principal or other credentials come under the key | two operations; or 422, and never the other's response |
+//! | S16 | a request body lies about its length, is slow, or breaks off | it is taken whole, or refused before the claim |
+//! | S17 | a response is over the cap, endless, an event stream or an upgrade | the client gets all of it, once, and it never runs again |
+//! | S18 | a response breaks off | the client sees that, and it is not recorded |
+//! | S19 | headers repeat, bytes are no text, bodies are empty, trailers follow | the replay is identical |
+//! | S20 | the handler answers with any status | the key is recorded, forgotten or freed by the policy's table |
+//! | S21 | many duplicates come while their key runs | each is told at once: nobody waits, so nobody piles up |
+//! | S22 | the service shuts down while handlers run | they are awaited, new keys are refused with 503 |
+//! | S23 | settings are nonsense | no service is built with them |
+//! | S24 | the handlers' pool has one connection | no deadlock: the store takes none of it |
+//! | S25 | services exert back-pressure, are cloned or nested | the readied one is called, and the full path counts |
+//! | S26 | a holder that was overtaken writes late | it is fenced |
+//! | S27 | transactions and claims queue for the one writer | all commit, or are refused before they ran and commit later |
+//! | S28 | the reply to a COMMIT is lost | the answer says what is in the database |
+//! | S29 | a request kills its process each time; or fails for long | held after its last attempt; or never held |
+//! | S30 | clients send and go by the thousand | runs and buffered bytes stay bounded, the rest is refused unclaimed |
+//! | S31 | requests carry other credentials, signatures, or none | refused, refused, or warned of once |
+//! | S32 | a transaction is ended by other hands than the layer's, or kept | neither effect nor record, and the store works on |
+
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod city;
@@ -8,11 +47,13 @@ mod given_up;
 mod identity;
 mod ledger;
 mod outage;
+mod outcomes;
 mod payments;
 mod queue;
+mod refusals;
 mod replies;
 mod request;
-mod rows;
+mod runtimes;
 mod silence;
 mod sockets;
 mod stack;

@@ -13,7 +13,7 @@ use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
 use idempotency_tests::stores::embedded;
 use tokio::time::Instant;
 
-use crate::request::{gated, keyed, layer, send};
+use crate::request::{gated, keyed, layer, send, send_until_ended, sending};
 
 /// Cuts the store off for some verbs, while it is told to.
 #[derive(Clone)]
@@ -122,13 +122,7 @@ async fn when_the_store_is_away_at_the_record_the_client_is_answered_and_the_rec
                 assert_eq!(send(&router, keyed("/pay", "k"), "").await.problem(), Some("in-flight"), "{case}");
             }
             cut.mend();
-            let replay = loop {
-                let again = send(&router, keyed("/pay", "k"), "").await;
-                if again.problem() != Some("in-flight") {
-                    break again;
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            };
+            let replay = send_until_ended(&router, "k").await;
             assert!(replay.is_replay() && replay.body == answer.body, "{case}: {replay:?}");
             assert_eq!(gate.entries(), 1, "{case}");
         }
@@ -148,18 +142,12 @@ async fn a_store_that_hangs_at_the_claim_is_503_after_a_bounded_wait() {
         assert_eq!(refused.problem(), Some("store-unavailable"), "{}", subject.name);
         assert_eq!(gate.entries(), 0, "{}", subject.name);
         cut.mend();
-        let answer = loop {
-            let answer = send(&router, keyed("/pay", "k"), "").await;
-            if answer.problem() != Some("in-flight") {
-                break answer;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        };
+        let answer = send_until_ended(&router, "k").await;
         assert_eq!((answer.status.as_u16(), gate.entries()), (201, 1), "{}", subject.name);
     }
 }
 
-/// S13. Fails when `leases::liveness` goes by the wall clock for a lease of this process.
+/// S13. Fails when `Leases::liveness` goes by the wall clock for a lease of this process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wall_clock_that_jumps_an_hour_either_way_changes_nothing() {
     for forward in [true, false] {
@@ -168,10 +156,7 @@ async fn a_wall_clock_that_jumps_an_hour_either_way_changes_nothing() {
             let hour = Duration::from_secs(60 * 60);
             let gate = Gate::closed();
             let router = gated(layer(&subject.store), gate.clone());
-            let run = tokio::spawn({
-                let router = router.clone();
-                async move { send(&router, keyed("/pay", "k"), "").await }
-            });
+            let run = sending(&router, keyed("/pay", "k"), "");
             gate.entered().await;
             if forward {
                 subject.hand.set_wall_forward(hour);

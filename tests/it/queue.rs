@@ -16,7 +16,7 @@ use sqlx::SqlitePool;
 use tokio::task::JoinHandle;
 
 use crate::ledger::{EFFECT, Ledger, layer, write};
-use crate::request::{keyed, send};
+use crate::request::{keyed, send, sending};
 
 #[derive(Clone)]
 struct Slow {
@@ -55,10 +55,7 @@ async fn a_transaction_longer_than_its_lease_commits() {
     let ledger = Ledger::new().await;
     let gate = Gate::closed();
     let router = slow_router(&ledger, Duration::from_millis(600), Duration::ZERO, gate.clone());
-    let run = tokio::spawn({
-        let router = router.clone();
-        async move { send(&router, keyed("/pay", "k"), "").await }
-    });
+    let run = sending(&router, keyed("/pay", "k"), "");
     gate.entered().await;
     let entered = Instant::now();
     while entered.elapsed() < Duration::from_millis(2000) {
@@ -159,7 +156,7 @@ impl Contended {
 }
 
 /// S27. Lease 1.5 s, of which the claim waits 1.2 s for the writer; the run ends 2.2 s after the claim was sent. Fails when
-/// `claimed` counts the lease from when the claim was sent to the queue instead of from when it left it.
+/// `keyed` counts the lease from when the claim was sent to the queue instead of from when it left it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_queued_for_the_writer_holds_its_key_for_a_whole_lease() {
     let ledger = Ledger::new().await;

@@ -2,25 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
-use idempotency_layer::{IdempotencyLayer, Operation, StoreError, StoreErrorKind, UnknownOutcome};
-use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_layer::{IdempotencyLayer, Operation, UnknownOutcome};
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
 use idempotency_tests::stores::embedded;
 
-use crate::request::{keyed, send};
+use crate::request::{keyed, send, send_until_ended};
 
 /// The first such verb is lost on its way to the store.
 struct LosesVerb(Verb, AtomicBool);
 
 impl Hook for LosesVerb {
     fn before(&self, verb: Verb) -> Hooking {
-        lose(verb == self.0 && !self.1.swap(true, Ordering::SeqCst))
+        lost_if(verb == self.0 && !self.1.swap(true, Ordering::SeqCst))
     }
 }
 
@@ -29,12 +28,8 @@ struct LosesReply(Verb, AtomicBool);
 
 impl Hook for LosesReply {
     fn after(&self, verb: Verb) -> Hooking {
-        lose(verb == self.0 && !self.1.swap(true, Ordering::SeqCst))
+        lost_if(verb == self.0 && !self.1.swap(true, Ordering::SeqCst))
     }
-}
-
-fn lose(lose: bool) -> Hooking {
-    Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
 }
 
 /// Every such verb arrives twice.
@@ -99,12 +94,12 @@ struct LosesClaims(AtomicBool);
 
 impl Hook for LosesClaims {
     fn after(&self, verb: Verb) -> Hooking {
-        lose(verb == Verb::Claim && !self.0.load(Ordering::SeqCst))
+        lost_if(verb == Verb::Claim && !self.0.load(Ordering::SeqCst))
     }
 }
 
-/// A claim that was made and never answered does not keep its client out for a whole lease. Fails when `claimed` spawns
-/// no `undo`, and when `undo` releases a first attempt instead of forgetting it.
+/// A claim that was made and never answered does not keep its client out for a whole lease. Fails when
+/// `claim_failed` spawns no `undo`, and when `give_back` releases a first attempt instead of forgetting it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_nobody_heard_of_is_taken_back() {
     for subject in embedded().await {
@@ -118,16 +113,7 @@ async fn a_claim_that_nobody_heard_of_is_taken_back() {
         assert_eq!((refused.status.as_u16(), refused.problem()), (503, Some("store-unavailable")), "{}", subject.name);
         hook.0.store(true, Ordering::SeqCst);
         // The lease is 30 s by a clock that stands still, so only the undoing ends it.
-        let taken_back = async {
-            loop {
-                let answer = send(&router, keyed("/pay", "k"), "").await;
-                if answer.problem() != Some("in-flight") {
-                    return answer;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let answer = tokio::time::timeout(Duration::from_secs(10), taken_back).await.expect("the claim is still there");
+        let answer = send_until_ended(&router, "k").await;
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"attempt 1"[..]), "{}", subject.name);
     }
 }

@@ -13,6 +13,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use idempotency_layer::{IdempotencyLayer, Operation, SharedStore, Store};
 use idempotency_tests::gate::Gate;
+use tokio::task::JoinHandle;
 use tower::ServiceExt;
 
 /// A router whose every path passes the gate and says which run it was.
@@ -58,6 +59,32 @@ pub(crate) async fn send(router: &Router, request: Builder, body: &'static str) 
     let request: Request<Body> = request.body(Body::from(body)).unwrap();
     let answered = tokio::time::timeout(PATIENCE, router.clone().oneshot(request)).await;
     Answer::read(answered.expect("a request without an answer").unwrap()).await
+}
+
+/// As [`send`], beside the test.
+pub(crate) fn sending(router: &Router, request: Builder, body: &'static str) -> JoinHandle<Answer> {
+    let router = router.clone();
+    tokio::spawn(async move { send(&router, request, body).await })
+}
+
+/// Sends the same request under a key until an answer is final.
+pub(crate) async fn send_until(router: &Router, key: &str, is_final: impl Fn(&Answer) -> bool) -> Answer {
+    let sent = async {
+        loop {
+            let answer = send(router, keyed("/pay", key), "").await;
+            if is_final(&answer) {
+                return answer;
+            }
+            // What a client does between attempts; nothing waits for this to be over.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, sent).await.expect("a key without a final answer")
+}
+
+/// Sends the same request under a key until it is not in flight.
+pub(crate) async fn send_until_ended(router: &Router, key: &str) -> Answer {
+    send_until(router, key, |answer| answer.problem() != Some("in-flight")).await
 }
 
 /// A JSON request under a key.

@@ -1,10 +1,13 @@
 //! Clients that go away, over real sockets.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use idempotency_layer::{MemoryStore, SharedStore};
 use idempotency_tests::gate::Gate;
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
 use idempotency_tests::stores::embedded;
 use idempotency_tests::wire::{Served, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,7 +55,6 @@ async fn a_client_that_disconnects_does_not_stop_its_run_and_its_retry_replays()
 /// `Adopted` drops its future.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_disconnects_while_its_claim_is_made_gets_its_run() {
-    use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
     struct Claiming(Gate);
     impl Hook for Claiming {
         fn after(&self, verb: Verb) -> Hooking {
@@ -67,7 +69,7 @@ async fn a_client_that_disconnects_while_its_claim_is_made_gets_its_run() {
     }
     for version in Version::BOTH {
         let (claiming, gate) = (Gate::closed(), Gate::open());
-        let store = Hooked::new(MemoryStore::new(), std::sync::Arc::new(Claiming(claiming.clone())));
+        let store = Hooked::new(MemoryStore::new(), Arc::new(Claiming(claiming.clone())));
         let served = Served::start(gated(layer(&SharedStore::new(store)), gate.clone())).await;
         let mut gone = served.dial(version).await;
         let sending = tokio::spawn(async move { gone.send(request("k")).await.map(drop) });

@@ -1,4 +1,4 @@
-//! The layer among others: readiness, clones, nested routers, nested layers, pools, warnings.
+//! The layer among others: what passes it, readiness, clones, nested routers and layers, pools, warnings.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,9 +12,11 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::{any, post};
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, RequestBody, SharedStore, SqliteStore};
+use idempotency_layer::{
+    IdempotencyLayer, MemoryStore, Operation, RequestBody, SharedStore, SqliteStore, UnknownOutcome,
+};
 use idempotency_tests::bank;
 use idempotency_tests::gate::Gate;
 use sqlx::SqlitePool;
@@ -102,17 +104,48 @@ async fn a_layer_passes_what_one_like_it_outside_has_claimed() {
     assert_eq!(send(&twice("b", "c"), keyed("/pay", "l"), "").await.body, "b");
 }
 
-/// S20, without a route. Fails when a 404 of no route is recorded, or one of a handler is forgotten.
+/// Fails when the layer outside takes for a result, or for an unknown outcome, that the one inside has not run.
 #[tokio::test]
-async fn a_404_of_no_route_leaves_the_key_free() {
+async fn what_a_layer_inside_does_not_run_is_neither_recorded_nor_held_outside() {
     let store = SharedStore::new(MemoryStore::new());
-    let router = || Router::new().route("/known", post(|| async { StatusCode::NOT_FOUND })).layer(layer(&store));
-    for path in ["/unknown", "/other"] {
-        let answer = send(&router(), keyed(path, "k"), "").await;
-        assert_eq!((answer.status.as_u16(), answer.is_replay()), (404, false));
+    let gate = Gate::closed();
+    let inner = gated(layer(&store).scope("inside").max_running(1), gate.clone());
+    let both = inner.clone().layer(layer(&store).scope("outside").unknown_outcome(UnknownOutcome::Hold));
+    let running = tokio::spawn(async move { send(&inner, keyed("/pay", "a"), "").await });
+    gate.entered().await;
+    for (key, problem) in [("a", "overloaded"), ("b", "overloaded")] {
+        assert_eq!(send(&both, keyed("/pay", key), "").await.problem(), Some(problem), "{key}");
     }
-    assert!(!send(&router(), keyed("/known", "k"), "").await.is_replay());
-    assert!(send(&router(), keyed("/known", "k"), "").await.is_replay());
+    gate.release(2);
+    assert_eq!(running.await.unwrap().status, 201);
+    assert!(send(&both, keyed("/pay", "a"), "").await.is_replay());
+    assert_eq!(send(&both, keyed("/pay", "b"), "").await.body, "entry 2, attempt 1");
+
+    let inner = gated(layer(&store).scope("inside"), gate.clone());
+    let both = inner.clone().layer(layer(&store).scope("outside"));
+    let running = tokio::spawn(async move { send(&inner, keyed("/pay", "c"), "").await });
+    gate.entered().await;
+    gate.entered().await;
+    assert_eq!(send(&both, keyed("/pay", "c"), "").await.problem(), Some("in-flight"));
+    gate.release(1);
+    assert_eq!(running.await.unwrap().body, "entry 3, attempt 1");
+    assert_eq!(send(&both, keyed("/pay", "c"), "").await.body, "entry 3, attempt 1");
+}
+
+/// Fails when `admit` asks for the key before the method.
+#[tokio::test]
+async fn other_methods_and_grpc_pass_untouched() {
+    async fn handler(operation: Option<Operation>) -> String {
+        format!("{}", operation.is_some())
+    }
+    let router = Router::new().route("/pay", any(handler)).layer(layer(&SharedStore::new(MemoryStore::new())));
+    for method in [Method::GET, Method::DELETE, Method::PATCH] {
+        let request = Request::builder().method(method).uri("/pay").header("idempotency-key", ",");
+        assert_eq!(send(&router, request, "").await.body, "false");
+    }
+    let grpc = Request::post("/pay").header("content-type", "application/grpc");
+    assert_eq!(send(&router, grpc, "").await.body, "false");
+    assert_eq!(send(&router, keyed("/pay", "k"), "").await.body, "true");
 }
 
 /// S24. Fails when the store takes connections from the handlers' pool.

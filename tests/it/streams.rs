@@ -229,6 +229,13 @@ async fn headers_trailers_and_bytes_are_identical_on_replay() {
     }
 }
 
+/// What a client does once it has sent all it will send.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    Waits,
+    HangsUp,
+}
+
 /// S16. Fails when `intake::read` waits for more than was announced, or takes less for all of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn request_bodies_that_lie_or_dawdle_are_taken_whole_or_not_at_all() {
@@ -238,7 +245,7 @@ async fn request_bodies_that_lie_or_dawdle_are_taken_whole_or_not_at_all() {
     let store = SharedStore::new(MemoryStore::new());
     let router = Router::new().route("/pay", any(echo)).layer(layer(&store).max_request_body(8));
     let served = Served::start(router).await;
-    let exchange = async |head: &str, chunks: &[&str], cut: bool| {
+    let exchange = async |head: &str, chunks: &[&str], then: Then| {
         let mut socket = served.connect().await;
         let head = format!("POST /pay HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{head}\r\n\r\n");
         socket.write_all(head.as_bytes()).await.unwrap();
@@ -247,26 +254,29 @@ async fn request_bodies_that_lie_or_dawdle_are_taken_whole_or_not_at_all() {
             // A server that has answered may have closed by now.
             drop(socket.write_all(chunk.as_bytes()).await);
         }
-        if cut {
+        if then == Then::HangsUp {
+            // A server that has answered may have closed by now.
             drop(socket.shutdown().await);
         }
         let mut answer = String::new();
+        // A reset after the answer takes nothing of it back.
         drop(socket.read_to_string(&mut answer).await);
         answer
     };
-    let slow = exchange("Idempotency-Key: slow\r\nContent-Length: 6", &["a", "b", "c", "d", "e", "f"], false).await;
+    let slow =
+        exchange("Idempotency-Key: slow\r\nContent-Length: 6", &["a", "b", "c", "d", "e", "f"], Then::Waits).await;
     assert!(slow.starts_with("HTTP/1.1 200") && slow.ends_with("abcdef"), "{slow}");
     let chunked = ["2\r\nab\r\n", "4\r\ncdef\r\n", "0\r\n\r\n"];
-    let chunked = exchange("Idempotency-Key: chunked\r\nTransfer-Encoding: chunked", &chunked, false).await;
+    let chunked = exchange("Idempotency-Key: chunked\r\nTransfer-Encoding: chunked", &chunked, Then::Waits).await;
     assert!(chunked.starts_with("HTTP/1.1 200") && chunked.ends_with("abcdef"), "{chunked}");
-    let large = exchange("Idempotency-Key: a\r\nContent-Length: 9", &["123456789"], false).await;
+    let large = exchange("Idempotency-Key: a\r\nContent-Length: 9", &["123456789"], Then::Waits).await;
     assert!(large.contains("request-too-large"), "{large}");
     let endless = ["4\r\nabcd\r\n", "4\r\nabcd\r\n", "4\r\nabcd\r\n"];
-    let endless = exchange("Idempotency-Key: b\r\nTransfer-Encoding: chunked", &endless, true).await;
+    let endless = exchange("Idempotency-Key: b\r\nTransfer-Encoding: chunked", &endless, Then::HangsUp).await;
     assert!(endless.contains("request-too-large"), "{endless}");
-    let short = exchange("Idempotency-Key: c\r\nContent-Length: 6", &["abc"], true).await;
+    let short = exchange("Idempotency-Key: c\r\nContent-Length: 6", &["abc"], Then::HangsUp).await;
     assert!(short.is_empty() || short.contains("body-unreadable"), "{short}");
-    let garbage = exchange("Idempotency-Key: d\r\nTransfer-Encoding: chunked", &["zz\r\nab\r\n"], true).await;
+    let garbage = exchange("Idempotency-Key: d\r\nTransfer-Encoding: chunked", &["zz\r\nab\r\n"], Then::HangsUp).await;
     assert!(garbage.is_empty() || garbage.contains("body-unreadable"), "{garbage}");
 
     // No key of those was claimed: each takes another request now.

@@ -10,11 +10,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
 use idempotency_layer::store::SqliteTransaction;
-use idempotency_layer::{Operation, SqliteStore, StoreError, StoreErrorKind, TransactionGuard};
-use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_layer::{Operation, SqliteStore, TransactionGuard};
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
 
 use crate::ledger::{EFFECT, Ledger, layer, write};
-use crate::request::{Answer, keyed, send};
+use crate::request::{Answer, keyed, send, send_until};
 
 /// How a handler mistreats its transaction at its first attempt.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +86,7 @@ fn keep(transaction: TransactionGuard<SqliteTransaction>) {
 }
 
 /// S32. Fails when the commit hook lets every COMMIT pass; when `write_in` does not look for the record it has written;
-/// when `Run::finish` settles as the handler answered although the transaction is not back, or does not roll it back; when
+/// when `Run::judge` settles as the handler answered although the transaction is not back, or does not roll it back; when
 /// `abandon` does nothing; and when `Run::commit` does not free the key of a transaction that was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_and_the_store_works_on() {
@@ -124,17 +124,8 @@ async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_an
 }
 
 /// Sends until the answer is not 503 and not in flight.
-async fn until_settled(router: &Router, key: &'static str) -> Answer {
-    let settled = async {
-        loop {
-            let answer = send(router, keyed("/pay", key), "").await;
-            if answer.status != 503 && answer.problem() != Some("in-flight") {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), settled).await.expect("a key that does not come free")
+async fn until_settled(router: &Router, key: &str) -> Answer {
+    send_until(router, key, |answer| answer.status != 503 && answer.problem() != Some("in-flight")).await
 }
 
 /// Loses a commit, before or after it happens, and then as many confirmations.
@@ -145,23 +136,22 @@ struct LostCommit {
 }
 
 impl LostCommit {
-    fn lose(&self, lose: bool, once: bool) -> Hooking {
-        let lose = lose && (!once || !self.done.swap(true, Ordering::SeqCst));
-        Box::pin(async move { if lose { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+    fn is_first(&self) -> bool {
+        !self.done.swap(true, Ordering::SeqCst)
     }
 }
 
 impl Hook for LostCommit {
     fn before(&self, verb: Verb) -> Hooking {
-        match verb {
-            Verb::CompleteIn => self.lose(!self.happens, true),
-            Verb::Confirm => self.lose(self.confirmations_lost, false),
-            _ => self.lose(false, false),
-        }
+        lost_if(match verb {
+            Verb::CompleteIn => !self.happens && self.is_first(),
+            Verb::Confirm => self.confirmations_lost,
+            _ => false,
+        })
     }
 
     fn after(&self, verb: Verb) -> Hooking {
-        self.lose(verb == Verb::CompleteIn && self.happens, true)
+        lost_if(verb == Verb::CompleteIn && self.happens && self.is_first())
     }
 }
 

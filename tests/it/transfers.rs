@@ -39,7 +39,7 @@ async fn transfers_survive_thirty_kills_with_each_effect_once() {
 
     let mut random = StdRng::seed_from_u64(4711);
     let (mut kills, mut kills_while_running) = (0, 0);
-    let mut at_points: HashMap<&str, u32> = HashMap::new();
+    let mut at_points: HashMap<String, u32> = HashMap::new();
     let points = Point::ALL.into_iter().map(Some).chain([None]).cycle();
     for point in points {
         if kills_while_running >= KILLS && kills >= 3 * (Point::ALL.len() as u32 + 1) {
@@ -59,15 +59,7 @@ async fn transfers_survive_thirty_kills_with_each_effect_once() {
             None => tokio::time::sleep(Duration::from_millis(random.random_range(20..200))).await,
         }
         kills += 1;
-        let name = point.map_or("anywhere", |point| match point {
-            Point::BeforeClaim => "before the claim",
-            Point::AfterClaim => "C",
-            Point::Handler => "H",
-            Point::Effect => "E",
-            Point::BeforeRecord => "before W",
-            Point::AfterRecord => "W",
-            Point::Answer => "A",
-        });
+        let name = point.map_or_else(|| "anywhere".to_owned(), Point::name);
         // Stopped, so that what is running now is what the kill finds: SIGKILL ends a stopped process too.
         bank.pause();
         if bank::running(&city.books).await > 0 {

@@ -166,7 +166,7 @@ pub async fn sum(books: &SqlitePool) -> i64 {
     sqlx::query_scalar("SELECT sum(balance) FROM account").fetch_one(books).await.expect("a sum")
 }
 
-/// How often each reference is in the books.
+/// How often this reference is in the books.
 pub async fn effects(books: &SqlitePool, reference: &str) -> i64 {
     let effects = "SELECT count(*) FROM transfer WHERE reference = ?";
     sqlx::query_scalar(effects).bind(reference).fetch_one(books).await.expect("a count")

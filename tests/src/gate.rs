@@ -37,7 +37,7 @@ impl Gate {
         gate
     }
 
-    /// For the handler: enters, waits, and says the how-manieth it was.
+    /// For the handler: enters, waits, and says which entry it was, counted from 1.
     pub async fn pass(&self) -> u32 {
         let entry = self.inner.entries.fetch_add(1, Ordering::SeqCst) + 1;
         self.inner.entered.add_permits(1);

@@ -1,7 +1,6 @@
 //! A store with a hook before and after each verb: where a test hangs, fails, loses the reply, or sends twice.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,9 +8,9 @@ use idempotency_layer::store::{
     Begin, Claim, ClaimRequest, Commit, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId,
     Renewal, Resolution, StoreId, Watch, Write,
 };
-use idempotency_layer::{Store, StoreError, TransactionalStore};
+use idempotency_layer::{Store, StoreError, StoreErrorKind, TransactionalStore};
 
-/// The verbs that write.
+/// The verbs that a hook is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     /// [`Store::claim`].
@@ -37,23 +36,25 @@ pub enum Verb {
 /// What a hook awaits before the verb goes on.
 pub type Hooking = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
+/// What a hook answers that loses a verb or its reply, if so.
+pub fn lost_if(is_lost: bool) -> Hooking {
+    Box::pin(async move { if is_lost { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+}
+
 /// Decides what happens around each verb.
 pub trait Hook: Send + Sync + 'static {
     /// Before the verb; an `Err` means that it never reaches the store.
-    fn before(&self, verb: Verb) -> Hooking {
-        let _ = verb;
+    fn before(&self, _verb: Verb) -> Hooking {
         Box::pin(async { Ok(()) })
     }
 
     /// After the verb; an `Err` means that it happened and its reply is lost.
-    fn after(&self, verb: Verb) -> Hooking {
-        let _ = verb;
+    fn after(&self, _verb: Verb) -> Hooking {
         Box::pin(async { Ok(()) })
     }
 
     /// Whether the verb is sent a second time before its reply is read, as drivers do that re-send by themselves.
-    fn sends_twice(&self, verb: Verb) -> bool {
-        let _ = verb;
+    fn sends_twice(&self, _verb: Verb) -> bool {
         false
     }
 }

@@ -4,7 +4,7 @@
 //! - [`client`]: keyed requests over a socket, and one that goes on until it has its answer.
 //! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
 //! - [`failpoint`]: where on its way a request stops, to be killed there.
-//! - [`gate`]: a handler that enters and leaves when the test says so.
+//! - [`gate`]: a handler that says when it is entered, and leaves when the test lets it.
 //! - [`stores`]: the embedded stores on a clock that the test moves.
 //! - [`wire`]: a service on a real socket, and clients that misbehave on it.
 //! - [`bank`]: accounts and transfers in one SQLite file, whose sum never changes.
@@ -20,7 +20,7 @@ pub mod server;
 pub mod stores;
 pub mod wire;
 
-/// The README's program is compiled and run.
+/// The README's program is compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

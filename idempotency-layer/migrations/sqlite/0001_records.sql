@@ -20,7 +20,7 @@ CREATE TABLE idempotency_record (
     claimed_at  INTEGER NOT NULL,             -- this and every other moment: milliseconds since the Unix epoch
     lease_until INTEGER NOT NULL,
     written_at  INTEGER NOT NULL,
-    expires_at  INTEGER,                      -- none while held
+    expires_at  INTEGER,                      -- none while held, and while running under 2, hold
     held_cause  INTEGER,                      -- 1 outcome unknown, 2 lapsed
     status      INTEGER,                      -- of recorded and tombstone
     headers     BLOB,
@@ -31,6 +31,6 @@ CREATE TABLE idempotency_record (
 ) STRICT;
 
 CREATE INDEX idempotency_record_expiry ON idempotency_record (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX idempotency_record_held ON idempotency_record (id) WHERE state = 5;
+CREATE INDEX idempotency_record_held ON idempotency_record (id) WHERE expires_at IS NULL;
 
 INSERT INTO idempotency_schema (version) VALUES (1);

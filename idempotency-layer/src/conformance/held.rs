@@ -146,7 +146,7 @@ pub async fn a_held_key_is_settled<H: Harness>(harness: &H) {
     let key = held(&Key::lasting(harness).await).await;
     assert_eq!(key.decide(&settle).await, Write::Done);
     let Resolution::Settle(response) = settle else { unreachable!("the first resolution settles") };
-    assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded == response, "a claim on a settled key");
+    assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded.response == response, "a claim on a settled key");
     assert!(is_not_listed(&key).await, "a settled key is still listed as held");
 }
 
@@ -245,14 +245,14 @@ async fn held<S: Store>(any: &Key<S>) -> Key<S> {
     key
 }
 
-async fn listed<S: Store>(key: &Key<S>) -> HeldRecord {
+pub(super) async fn listed<S: Store>(key: &Key<S>) -> HeldRecord {
     match from(key).await {
         Some(held) if held.record == key.record => held,
         other => panic!("a held record is not listed where it belongs, but {other:?}"),
     }
 }
 
-async fn is_not_listed<S: Store>(key: &Key<S>) -> bool {
+pub(super) async fn is_not_listed<S: Store>(key: &Key<S>) -> bool {
     from(key).await.is_none_or(|held| held.record != key.record)
 }
 
@@ -276,7 +276,7 @@ fn before(id: RecordId) -> RecordId {
 }
 
 /// Ids in their order that no other record comes between.
-fn neighbours(count: u8) -> Vec<RecordId> {
+pub(super) fn neighbours(count: u8) -> Vec<RecordId> {
     let mut bytes = random();
     (0..count)
         .map(|last| {

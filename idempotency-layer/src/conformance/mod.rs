@@ -35,6 +35,7 @@ mod harness;
 pub mod held;
 pub mod identity;
 mod key;
+pub mod lapsed;
 pub mod leases;
 #[macro_use]
 mod list;
@@ -163,9 +164,22 @@ list! { $
         a_second_decision_is_fenced,
         one_of_two_overlapping_decisions_counts,
     }
+    lapsed {
+        a_run_that_lapsed_under_hold_does_not_expire,
+        a_run_that_lapsed_under_hold_is_listed,
+        a_run_that_lapsed_under_hold_is_seen_as_held,
+        a_run_that_lives_under_hold_is_not_held,
+        a_run_that_lapsed_under_rerun_is_not_held,
+        a_page_passes_over_runs_that_live,
+        a_run_that_lapsed_under_hold_is_decided_and_its_holder_fenced,
+        a_holder_that_lapsed_under_hold_still_renews,
+        a_holder_that_lapsed_under_hold_still_ends_its_run,
+        a_completion_and_a_decision_do_not_both_win,
+    }
     retention {
         a_settled_key_is_new_after_its_retention,
         a_lapsed_key_is_new_after_its_retention,
+        a_replay_tells_how_long_the_key_is_kept,
         the_retention_counts_from_the_last_write,
         the_retention_counts_from_the_decision,
         a_renewal_prolongs_the_retention,

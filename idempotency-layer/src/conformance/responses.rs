@@ -136,7 +136,7 @@ pub(super) async fn is_replayed<S: Store>(key: &Key<S>, holder: &Lease, response
     again.lease = *holder;
     for claim in [key.claim().await, key.claim().await, key.send(&again).await] {
         let Claim::Recorded(recorded) = claim else { panic!("a claim on a recorded key got {claim:?}") };
-        is_same(&recorded, response);
+        is_same(&recorded.response, response);
     }
     let Look::Recorded(recorded) = key.look().await else { panic!("a recorded key is not seen as recorded") };
     is_same(&recorded, response);

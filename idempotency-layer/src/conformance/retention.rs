@@ -4,27 +4,29 @@ use super::Harness;
 use super::harness::{expire, lapse};
 use super::key::{End, Key, Seen, lasting};
 use crate::Store;
-use crate::store::{Claim, Renewal, Resolution, Write};
+use crate::store::{Claim, Renewal, Resolution, UnknownOutcome, Write};
 
-/// A key that was recorded, buried or freed is new after its retention, to any request.
+/// A key that was recorded, buried or freed is new after its retention, to any request, whatever the policy of its run.
 ///
 /// Fails on a store that keeps its records for ever.
 pub async fn a_settled_key_is_new_after_its_retention<H: Harness>(harness: &H) {
     let mut keys = Vec::new();
     let any = Key::expiring(harness).await;
     for end in [End::Complete, End::Bury, End::Release] {
-        let key = any.fresh();
-        key.end_held(end, &key.acquire().await).await;
-        keys.push((end, key));
+        for unknown in [UnknownOutcome::Rerun, UnknownOutcome::Hold] {
+            let key = any.fresh().unknown(unknown);
+            key.end_held(end, &key.acquire().await).await;
+            keys.push((end, unknown, key));
+        }
     }
     expire(harness).await;
-    for (end, key) in keys {
-        assert_eq!(key.seen().await, Seen::Absent, "after {end:?} and the retention");
+    for (end, unknown, key) in keys {
+        assert_eq!(key.seen().await, Seen::Absent, "after {end:?} under {unknown:?} and the retention");
         key.other_request().acquire_as(1).await;
     }
 }
 
-/// A run that went silent is remembered for its retention, and then the key is new to any request.
+/// A run that went silent under Rerun is remembered for its retention, and then the key is new to any request.
 ///
 /// Fails on a store that keeps lapsed runs for ever.
 pub async fn a_lapsed_key_is_new_after_its_retention<H: Harness>(harness: &H) {
@@ -33,6 +35,22 @@ pub async fn a_lapsed_key_is_new_after_its_retention<H: Harness>(harness: &H) {
     expire(harness).await;
     assert_eq!(key.seen().await, Seen::Absent, "after a silent run and the retention");
     key.other_request().acquire_as(1).await;
+}
+
+/// A replay tells how long the key still means its request: the retention at first, and less as time passes.
+///
+/// Fails on a store that tells every replay the whole retention.
+pub async fn a_replay_tells_how_long_the_key_is_kept<H: Harness>(harness: &H) {
+    let key = Key::expiring(harness).await;
+    key.end_held(End::Complete, &key.acquire().await).await;
+    let (half, whole) = (harness.retention() / 2, harness.retention());
+    assert_is!(
+        key.claim().await,
+        Claim::Recorded(recorded) if recorded.expires_in > half && recorded.expires_in <= whole,
+        "a replay within {half:?} of its record"
+    );
+    harness.pass(half).await;
+    assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded.expires_in <= half, "a replay after {half:?}");
 }
 
 /// The retention counts from the last write, not from the claim.

@@ -50,9 +50,14 @@ impl Stage {
             }
             Since::HeldByLapse => self.ended.is_none(),
             Since::Settled | Since::FreedByOperator | Since::FreedByOperatorAndRuns | Since::ForgottenByOperator => {
-                self.ended == Some(End::Hold)
+                matches!(self.ended, Some(End::Hold) | None)
             }
         }
+    }
+
+    /// Whether the first holder's run is held when its lease lapses.
+    fn is_held_by_lapse(self) -> bool {
+        self.ended.is_none() && !matches!(self.since, Since::AnotherRuns | Since::AnotherRan(_))
     }
 }
 
@@ -78,7 +83,7 @@ fn stages() -> impl Iterator<Item = Stage> {
 }
 
 async fn first_run<S: Store>(stage: Stage, key: Key<S>) -> Scene<S> {
-    let policy = if stage.since == Since::HeldByLapse { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
+    let policy = if stage.is_held_by_lapse() { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
     let first = key.unknown(policy).request();
     assert_is!(key.send(&first).await, Claim::Acquired(_), "the first claim");
     if let Some(end) = stage.ended {

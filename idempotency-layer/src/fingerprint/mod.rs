@@ -25,15 +25,6 @@ use http::{HeaderMap, HeaderName, Method};
 use crate::hash::{FieldHasher, HashSecret};
 use crate::store::Fingerprint;
 
-/// The fields that count, each in its form.
-#[derive(Clone, Debug, Default)]
-struct Fields {
-    headers: Vec<HeaderName>,
-    json: bool,
-    #[cfg(feature = "multipart")]
-    multipart: bool,
-}
-
 /// What the fingerprint of a request is taken of.
 ///
 /// ```
@@ -63,6 +54,15 @@ pub struct RequestFingerprint(How);
 enum How {
     Fields(Fields),
     Custom(Arc<dyn Fn(&Fingerprinted<'_>) -> Fingerprint + Send + Sync>),
+}
+
+/// The fields that count, each in its form.
+#[derive(Clone, Debug, Default)]
+struct Fields {
+    headers: Vec<HeaderName>,
+    json: bool,
+    #[cfg(feature = "multipart")]
+    multipart: bool,
 }
 
 impl RequestFingerprint {

@@ -21,7 +21,8 @@ pub enum StoreErrorKind {
     Corrupt,
     /// The record was written by a newer version than this one.
     Newer,
-    /// The store itself is set up wrongly: a missing migration, a refused option. Asking again will not help.
+    /// The store itself is set up wrongly: a missing migration, a refused option. Asking again helps only once somebody has
+    /// set that right.
     Misconfigured,
 }
 

@@ -1,4 +1,4 @@
-//! HELD records, and the three ways in which an operator ends one.
+//! HELD records, written as such or lapsed under Hold, and the three ways in which an operator ends one.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -66,12 +66,16 @@ pub struct HeldRecord {
     /// Its id, as in the `record` member of the problem that clients get.
     pub record: RecordId,
     /// The id that wrote the hold. A decision counts for this hold and for no later one.
+    ///
+    /// Of a run that lapsed under [`Hold`](super::UnknownOutcome::Hold), the id of its run, until the first claim after
+    /// that makes the hold its own. However often such a run is renewed late and lapses again, it is one hold.
     pub hold: LeaseId,
     /// How often it was run.
     pub attempt: u32,
     /// Why it is held.
     pub cause: HeldCause,
-    /// For how long, by the store's clock.
+    /// For how long, by the store's clock: since the hold was written or, where nobody has written one, since the lease
+    /// of the run lapsed.
     pub age: Duration,
 }
 

@@ -8,34 +8,19 @@ use std::time::Duration;
 ///
 /// Keys are never stored. It is SHA-256 over version, scope, principal and key, each with its length before it; an HMAC
 /// where the layer has a [secret](crate::IdempotencyLayer::hash_secret). Ordered, so that held records can be paged
-/// through. `Display` and `FromStr` use 64 lower-case hex digits.
+/// through. `Display` writes 64 lower-case hex digits, and `FromStr` reads them in either case.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordId([u8; 32]);
 
-impl RecordId {
-    /// The id with these bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes, for a store's key column.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        Hex(&self.0).fmt(f)
     }
 }
 
 impl fmt::Debug for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.0;
-        write!(f, "RecordId({a:02x}{b:02x}{c:02x}{d:02x}…)")
+        write!(f, "RecordId({}…)", Hex(&self.0[..SHOWN]))
     }
 }
 
@@ -73,29 +58,16 @@ impl std::error::Error for ParseRecordIdError {}
 pub struct LeaseId([u8; 16]);
 
 impl LeaseId {
-    /// A fresh id: 122 random bits (UUIDv4, RFC 9562 §5.4).
+    /// A fresh id: 122 random bits (a version 4 UUID, RFC 9562, section 5.4).
     #[must_use]
     pub fn random() -> Self {
         Self(uuid::Uuid::new_v4().into_bytes())
-    }
-
-    /// The id with these bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes, for a store's column.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
     }
 }
 
 impl fmt::Debug for LeaseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.0;
-        write!(f, "LeaseId({a:02x}{b:02x}{c:02x}{d:02x}…)")
+        write!(f, "LeaseId({}…)", Hex(&self.0[..SHOWN]))
     }
 }
 
@@ -103,24 +75,9 @@ impl fmt::Debug for LeaseId {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-impl Fingerprint {
-    /// The fingerprint with these bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes, for a store's column.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, ..] = self.0;
-        write!(f, "Fingerprint({a:02x}{b:02x}{c:02x}{d:02x}…)")
+        write!(f, "Fingerprint({}…)", Hex(&self.0[..SHOWN]))
     }
 }
 
@@ -129,25 +86,46 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallerFingerprint([u8; 32]);
 
-impl CallerFingerprint {
-    /// The fingerprint with these bytes.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
-
-    /// The bytes, for a store's column.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
 impl fmt::Debug for CallerFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CallerFingerprint(…)")
     }
 }
+
+/// What stores keep of the values above: their bytes.
+macro_rules! bytes_of {
+    ($($name:ident: $length:literal),+) => {
+        $(
+            impl $name {
+                /// The value with these bytes.
+                #[must_use]
+                pub const fn from_bytes(bytes: [u8; $length]) -> Self {
+                    Self(bytes)
+                }
+
+                /// The bytes, for a store's column.
+                #[must_use]
+                pub const fn as_bytes(&self) -> &[u8; $length] {
+                    &self.0
+                }
+            }
+        )+
+    };
+}
+
+bytes_of!(RecordId: 32, LeaseId: 16, Fingerprint: 32, CallerFingerprint: 32);
+
+/// Bytes as lower-case hexadecimal digits.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// How many bytes of a value are in its `Debug`.
+const SHOWN: usize = 4;
 
 /// Tells stores apart within a process: two handles with the same identity reach the same records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,12 +167,18 @@ pub struct ClaimRequest {
 }
 
 /// What becomes of a run that ended without telling its outcome: a crash, a lost lease.
+///
+/// Stored with the claim, since whoever could say so later may be dead by then. So is the expiry: a store whose
+/// database removes records by itself, by a time to live say, claims under [`Hold`](UnknownOutcome::Hold) without one,
+/// and gives the record one with the write that ends the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LapsePolicy {
     /// Whether the next claim may run it again.
     pub unknown: UnknownOutcome,
     /// After so many *lapsed* runs the record is HELD whatever `unknown` says: a request that kills its process does
-    /// not kill it forever. Runs that answered, with a 5xx or 429 say, do not count.
+    /// not kill it forever. Runs that answered, with a 5xx or 429 say, do not count. Under
+    /// [`Rerun`](UnknownOutcome::Rerun) the next claim finds that out; until then the last run is one that lapsed, and
+    /// it expires like any other.
     pub max_attempts: NonZeroU32,
 }
 
@@ -203,9 +187,41 @@ pub struct LapsePolicy {
 #[non_exhaustive]
 pub enum UnknownOutcome {
     /// The next retry runs the handler again, as the next attempt. An effect that is neither in the transaction nor
-    /// behind a derived key can then happen twice.
+    /// behind a key that its system honours can then happen twice.
     #[default]
     Rerun,
     /// The key is held: every retry is refused with `outcome-unknown` until an operator decides.
+    ///
+    /// A run that goes silent is held as soon as its lease has lapsed, whether or not anybody asks for its key again,
+    /// and does not expire.
     Hold,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails when `Hex` leaves out leading zeroes, or `from_str` takes the digits of a byte the other way round, another
+    /// number of them, or what is no digit.
+    #[test]
+    fn a_record_id_is_read_as_it_is_written() {
+        let id = RecordId::from_bytes(std::array::from_fn(|at| at as u8));
+        let text = id.to_string();
+        assert!(text.starts_with("000102") && text.ends_with("1d1e1f"), "{text}");
+        for text in [&text, &text.to_uppercase()] {
+            assert_eq!(text.parse(), Ok(id));
+        }
+        for wrong in ["", &text[1..], &text[2..], &format!("{text}00"), &text.replace('f', "g")] {
+            assert_eq!(wrong.parse::<RecordId>(), Err(ParseRecordIdError), "{wrong}");
+        }
+    }
+
+    /// Fails when `SHOWN` is 5, or `Debug` of any of them is derived.
+    #[test]
+    fn debug_shows_four_bytes_at_most() {
+        assert_eq!(format!("{:?}", RecordId::from_bytes([0xab; 32])), "RecordId(abababab…)");
+        assert_eq!(format!("{:?}", LeaseId::from_bytes([0xab; 16])), "LeaseId(abababab…)");
+        assert_eq!(format!("{:?}", Fingerprint::from_bytes([0xab; 32])), "Fingerprint(abababab…)");
+        assert_eq!(format!("{:?}", CallerFingerprint::from_bytes([0xab; 32])), "CallerFingerprint(…)");
+    }
 }

@@ -6,13 +6,16 @@
 //!
 //! Times are whole milliseconds on the store's clock. A lease of `d` taken at `t` is live before `t + d` and lapsed
 //! from then on; retention likewise. An expired record is absent to every verb.
+//!
+//! A run under Hold that has lapsed is held in the eyes of everyone but its holder, before any claim has found it so:
+//! it does not expire, it is seen and listed as held, and it is decided like any other hold.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
     Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy,
-    Lease, LeaseId, Look, RecordId, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+    Lease, LeaseId, Look, RecordId, Recorded, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
 };
 
 /// A moment on the store's clock, in milliseconds.
@@ -78,11 +81,12 @@ pub(crate) enum Change {
 }
 
 impl Record {
-    /// When the record may be removed; never while it is held.
+    /// When the record may be removed; never while it is held, or would be if its holder went silent.
     pub(crate) fn expires_at(&self) -> Option<Millis> {
         let kept_until = self.written_at.plus(self.retention);
         match self.state {
             State::Held(_) => None,
+            State::Running if self.policy.unknown == UnknownOutcome::Hold => None,
             State::Running => Some(kept_until.max(self.lease_until)),
             State::Recorded(_) | State::Tombstone(_) | State::Free => Some(kept_until),
         }
@@ -95,6 +99,15 @@ impl Record {
 
     fn is_lapsed(&self, now: Millis, live: Liveness) -> bool {
         live == Liveness::ByClock && self.lease_until <= now
+    }
+
+    /// Whether it is held in the eyes of everyone but its holder.
+    fn is_held(&self, now: Millis, live: Liveness) -> bool {
+        match self.state {
+            State::Held(_) => true,
+            State::Running => self.policy.unknown == UnknownOutcome::Hold && self.is_lapsed(now, live),
+            State::Recorded(_) | State::Tombstone(_) | State::Free => false,
+        }
     }
 
     fn settled(&self, state: State, by: LeaseId, now: Millis) -> Self {
@@ -133,7 +146,10 @@ pub(crate) fn claim(found: Option<&Record>, request: &ClaimRequest, now: Millis,
     }
     let own = record.lease == request.lease.id;
     match &record.state {
-        State::Recorded(response) => (Claim::Recorded(Arc::clone(response)), Change::Keep),
+        State::Recorded(response) => {
+            let expires_in = record.written_at.plus(record.retention).since(now);
+            (Claim::Recorded(Recorded { response: Arc::clone(response), expires_in }), Change::Keep)
+        }
         State::Tombstone(tombstone) => (Claim::Unavailable(*tombstone), Change::Keep),
         State::Held(_) => (Claim::Held, Change::Keep),
         // A duplicate of the claim whose run ended here. To claim again would leave a lease that nobody holds.
@@ -230,29 +246,32 @@ pub(crate) fn forget(found: Option<&Record>, lease: &Lease) -> (Write, Change) {
     }
 }
 
-/// Decides an operator's resolution of the hold that this id wrote.
+/// Decides an operator's resolution of the hold that this id wrote, or of its run that lapsed under Hold.
 pub(crate) fn resolve(
     found: Option<&Record>,
     hold: LeaseId,
     by: LeaseId,
     resolution: &Resolution,
     now: Millis,
+    live: Liveness,
 ) -> (Write, Change) {
     let Some(record) = found else {
         let forgotten = matches!(resolution, Resolution::Forget);
         return (if forgotten { Write::Done } else { Write::Fenced }, Change::Keep);
     };
+    if record.is_held(now, live) {
+        if record.lease != hold {
+            // The same record, held again since: what the operator saw is not what is there.
+            return (Write::Fenced, Change::Keep);
+        }
+        let change = match resolution {
+            Resolution::Settle(response) => Change::Put(record.settled(State::Recorded(Arc::clone(response)), by, now)),
+            Resolution::Free => Change::Put(Record { lapsed: 0, ..record.settled(State::Free, by, now) }),
+            Resolution::Forget => Change::Remove,
+        };
+        return (Write::Done, change);
+    }
     match (&record.state, resolution) {
-        // The same record, held again since: what the operator saw is not what is there.
-        (State::Held(_), _) if record.lease != hold => (Write::Fenced, Change::Keep),
-        (State::Held(_), Resolution::Settle(response)) => {
-            (Write::Done, Change::Put(record.settled(State::Recorded(Arc::clone(response)), by, now)))
-        }
-        (State::Held(_), Resolution::Free) => {
-            let freed = record.settled(State::Free, by, now);
-            (Write::Done, Change::Put(Record { lapsed: 0, ..freed }))
-        }
-        (State::Held(_), Resolution::Forget) => (Write::Done, Change::Remove),
         (State::Recorded(_), Resolution::Settle(_)) | (State::Free, Resolution::Free) if record.lease == by => {
             (Write::Done, Change::Keep)
         }
@@ -266,6 +285,9 @@ pub(crate) fn look(id: &RecordId, found: Option<&Record>, now: Millis, live: Liv
         return Look::Absent;
     };
     match &record.state {
+        State::Running if record.is_held(now, live) => {
+            Look::Held(told(id, record, HeldCause::Lapsed, record.lease_until, now))
+        }
         State::Running => Look::Running {
             lease: record.lease,
             age: now.since(record.claimed_at),
@@ -274,11 +296,18 @@ pub(crate) fn look(id: &RecordId, found: Option<&Record>, now: Millis, live: Liv
         State::Recorded(response) => Look::Recorded(Arc::clone(response)),
         State::Tombstone(tombstone) => Look::Unavailable(*tombstone),
         State::Free => Look::Free,
-        State::Held(cause) => Look::Held(held(id, record, *cause, now)),
+        State::Held(cause) => Look::Held(told(id, record, *cause, record.written_at, now)),
     }
 }
 
-/// A record that is held, as an operator is told of it.
-pub(crate) fn held(id: &RecordId, record: &Record, cause: HeldCause, now: Millis) -> HeldRecord {
-    HeldRecord { record: *id, hold: record.lease, attempt: record.attempt, cause, age: now.since(record.written_at) }
+/// The record as the list of held records tells of it, which is as looking at it does; none if it is not held.
+pub(crate) fn held(id: &RecordId, record: &Record, now: Millis, live: Liveness) -> Option<HeldRecord> {
+    match look(id, Some(record), now, live) {
+        Look::Held(held) => Some(held),
+        _ => None,
+    }
+}
+
+fn told(id: &RecordId, record: &Record, cause: HeldCause, since: Millis, now: Millis) -> HeldRecord {
+    HeldRecord { record: *id, hold: record.lease, attempt: record.attempt, cause, age: now.since(since) }
 }

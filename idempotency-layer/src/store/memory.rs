@@ -3,10 +3,11 @@
 //! A restart forgets every key. Records leave by time only: there is no capacity, and no live record is ever evicted,
 //! since a key that is forgotten early is an operation that runs twice.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::machine::{self, Change, Liveness, Millis, Record, State};
+use super::machine::{self, Change, Liveness, Millis, Record};
 use super::watchers::Watchers;
 use super::{
     Claim, ClaimRequest, Completion, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId, Renewal, Resolution,
@@ -124,10 +125,7 @@ impl Store for MemoryStore {
             .iter()
             .filter(|(id, _)| page.start().is_none_or(|start| *id > start))
             .filter_map(|(id, slot)| match slot {
-                Slot::Record { record, .. } => match record.state {
-                    State::Held(cause) => Some(machine::held(id, record, cause, now)),
-                    _ => None,
-                },
+                Slot::Record { record, .. } => machine::held(id, record, now, Liveness::ByClock),
                 Slot::Unreadable(_) => None,
             })
             .collect();
@@ -137,7 +135,7 @@ impl Store for MemoryStore {
     }
 
     async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        self.step(&held.record, |found, now| machine::resolve(found, held.hold, by, resolution, now))
+        self.step(&held.record, |found, now| machine::resolve(found, held.hold, by, resolution, now, Liveness::ByClock))
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
@@ -154,7 +152,7 @@ impl Store for MemoryStore {
 enum Slot {
     Record {
         record: Record,
-        /// The one entry of this record in [`Records::due`]; none while it is held.
+        /// The one entry of this record in [`Records::due`]; none while it does not expire.
         due: Option<Millis>,
     },
     #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "built by the conformance list only"))]
@@ -180,23 +178,29 @@ impl Records {
     }
 
     fn put(&mut self, id: RecordId, record: Record) {
-        let before = match self.slots.get(&id) {
-            Some(Slot::Record { due, .. }) => *due,
-            _ => None,
-        };
-        let due = match (before, record.expires_at()) {
-            (Some(before), Some(at)) if before <= at => Some(before),
-            (before, at) => {
-                if let Some(before) = before {
-                    self.due.remove(&(before, id));
-                }
-                if let Some(at) = at {
-                    self.due.insert((at, id));
-                }
-                at
+        let expires_at = record.expires_at();
+        match self.slots.entry(id) {
+            Entry::Vacant(slot) => {
+                self.due.extend(expires_at.map(|at| (at, id)));
+                slot.insert(Slot::Record { record, due: expires_at });
             }
-        };
-        self.slots.insert(id, Slot::Record { record, due });
+            Entry::Occupied(mut slot) => {
+                let before = match slot.get() {
+                    Slot::Record { due, .. } => *due,
+                    Slot::Unreadable(_) => None,
+                };
+                // An entry that comes up too early is put back then.
+                let stays = before.is_some_and(|before| expires_at.is_some_and(|at| before <= at));
+                let due = if stays { before } else { expires_at };
+                if !stays {
+                    if let Some(before) = before {
+                        self.due.remove(&(before, id));
+                    }
+                    self.due.extend(due.map(|at| (at, id)));
+                }
+                slot.insert(Slot::Record { record, due });
+            }
+        }
         self.watchers.changed(&id);
     }
 

@@ -15,23 +15,29 @@
 //! RUNNING ──hold, or lapsed under Hold───────► HELD ──resolve──► RECORDED / FREE / ABSENT
 //! ```
 //!
-//! Every implementation keeps these rules, and [`conformance`](crate::conformance) (feature `conformance`) checks
-//! each of them on any store, yours included:
+//! One arrow needs no call: a run that lapses under Hold is HELD from that moment on, and the next claim, if one ever
+//! comes, only writes it down.
+//!
+//! Every implementation keeps these rules, and [`conformance`](crate::conformance) (feature `conformance`) holds any
+//! store to them, yours included:
 //!
 //! 1. Two clocks run, both the store's own. The *lease* says how long a dead holder keeps others out. The
 //!    *retention* says how long a key means this request, counted from the record's last write. A record whose lease
-//!    is live is never removed; a HELD record never expires.
+//!    is live is never removed; a HELD record never expires, and neither does a RUNNING one under
+//!    [`Hold`](UnknownOutcome::Hold), live or lapsed.
 //! 2. Durations cross this trait, instants never do.
 //! 3. Every write after the claim is fenced by the [`LeaseId`] that claimed. A live id renews and completes even
 //!    after its time has lapsed, as long as nobody took over.
-//! 4. A record outlives its lease: another fingerprint is refused before, while and after the run.
-//! 5. Every verb may arrive twice, at once or much later, and gives the same answer: a settled record keeps the id
+//! 4. A RUNNING record under Hold whose lease has lapsed is HELD in the eyes of everyone but its holder: listed, looked
+//!    at, and decided as such, which fences its holder. Until somebody claims or decides, its holder goes on by rule 3.
+//! 5. A record outlives its lease: another fingerprint is refused before, while and after the run.
+//! 6. Every verb may arrive twice, at once or much later, and gives the same answer: a settled record keeps the id
 //!    that wrote it. A late duplicate of a claim, on a key that is absent by then or was freed by somebody else, may
 //!    at worst leave a lease that nobody holds. When that lapses it obeys its policy like any other: under
 //!    [`Hold`](UnknownOutcome::Hold) the key is held until an operator decides.
-//! 6. Losing is a value ([`Claim`], [`Write`], [`Renewal`], [`Commit`]), never an `Err`. An `Err` says that the store
+//! 7. Losing is a value ([`Claim`], [`Write`], [`Renewal`], [`Commit`]), never an `Err`. An `Err` says that the store
 //!    could not answer.
-//! 7. A record that cannot be read is neither overwritten nor removed, whatever the verb.
+//! 8. A record that cannot be read is neither overwritten nor removed, whatever the verb.
 //!
 //! What a store does *not* promise: that code which lost its lease stops. The holder is told; effects belong into
 //! the [transaction](TransactionalStore) or behind an idempotent call.
@@ -48,15 +54,14 @@ mod shared;
 pub mod sqlite;
 mod watchers;
 
-use std::future::Future;
-
 pub use self::error::{StoreError, StoreErrorKind};
 pub use self::held::{HeldCause, HeldPage, HeldRecord, Page, Resolution};
 pub use self::lease::{
-    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, RecordId, StoreId, UnknownOutcome,
+    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, ParseRecordIdError, RecordId, StoreId,
+    UnknownOutcome,
 };
 pub use self::memory::MemoryStore;
-pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Renewal, Watch, Write};
+pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Recorded, Renewal, Watch, Write};
 pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason};
 pub use self::shared::{SharedStore, SharedTransactionalStore};
 #[cfg(feature = "sqlite")]
@@ -69,7 +74,8 @@ pub use self::sqlite::{SqliteStore, SqliteTransaction};
 ///
 /// Every method fails with a [`StoreError`]: [`Unavailable`](StoreErrorKind::Unavailable) when no answer came, so that
 /// the verb may or may not have happened; [`Corrupt`](StoreErrorKind::Corrupt) or [`Newer`](StoreErrorKind::Newer)
-/// when the record is there but cannot be read.
+/// when the record is there but cannot be read; [`Misconfigured`](StoreErrorKind::Misconfigured) when the store cannot
+/// work at all as it is set up.
 pub trait Store: Clone + Send + Sync + 'static {
     /// Tells this store from any other; clones and wrappers answer the same.
     fn identity(&self) -> StoreId;
@@ -77,8 +83,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Asks to be the holder of a key.
     ///
     /// ABSENT, and FREE or lapsed RUNNING with the same fingerprints, become RUNNING under the request's lease. A
-    /// lapsed RUNNING record first obeys the [`LapsePolicy`] it was *claimed* under: it may become HELD instead.
-    /// Everything else is left as it is and told. The fingerprint is compared before the caller.
+    /// lapsed RUNNING record first obeys the [`LapsePolicy`] it was *claimed* under: it may become HELD instead, and
+    /// then the hold is this claim's and as old as this claim. Everything else is left as it is and told. The
+    /// fingerprint is compared before the caller.
     ///
     /// The id that holds the running record gets [`Claim::Acquired`] again and its lease starts anew. The id that
     /// settled the record gets what everyone gets, except that it never claims a record that it freed itself: that
@@ -109,11 +116,11 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Keeps everyone out until an operator decides: RUNNING becomes HELD.
     fn hold(&self, lease: &Lease) -> impl Future<Output = Result<Write, StoreError>> + Send;
 
-    /// Lists HELD records in the order of their ids.
+    /// Lists HELD records, and the runs that lapsed under [`Hold`](UnknownOutcome::Hold), in the order of their ids.
     fn held(&self, page: &Page) -> impl Future<Output = Result<HeldPage, StoreError>> + Send;
 
-    /// Carries out an operator's decision on a HELD record, as [`held`](Self::held) listed it or [`look`](Self::look)
-    /// found it.
+    /// Carries out an operator's decision on a HELD record, or on a run that lapsed under
+    /// [`Hold`](UnknownOutcome::Hold), as [`held`](Self::held) listed it or [`look`](Self::look) found it.
     ///
     /// The decision is fenced by [`HeldRecord::hold`]: however late it arrives, it decides that hold and no later one.
     /// `by` is a fresh [`LeaseId`] for this decision; sending the same decision again under the same id answers

@@ -3,7 +3,7 @@
 //! These enums are exhaustive on purpose. A new answer is a new case that every caller has to handle.
 
 use std::fmt;
-use std::future::{self, Future};
+use std::future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +23,7 @@ pub enum Claim {
         age: Duration,
     },
     /// It ran; this was the answer.
-    Recorded(Arc<StoredResponse>),
+    Recorded(Recorded),
     /// It ran; the answer was not kept.
     Unavailable(Tombstone),
     /// What happened is unknown, and an operator decides.
@@ -41,6 +41,15 @@ pub struct Acquired {
     pub attempt: u32,
     /// How long the claim waited inside this process before it was sent. The lease counts from then.
     pub queued: Duration,
+}
+
+/// An answer that a retry gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recorded {
+    /// The response.
+    pub response: Arc<StoredResponse>,
+    /// For how long the key still means this request, by the store's clock.
+    pub expires_in: Duration,
 }
 
 /// The answer to a renewal.
@@ -103,8 +112,9 @@ pub enum Look {
         lease: LeaseId,
         /// How long it has been going, by the store's clock.
         age: Duration,
-        /// Whether its lease has lapsed. What the next claim makes of it, the next attempt or a held record, depends
-        /// on the [`LapsePolicy`](super::LapsePolicy) that this run was claimed under.
+        /// Whether its lease has lapsed, so that the next claim makes it the next attempt, or a held record where the
+        /// attempts of its [`LapsePolicy`](super::LapsePolicy) are used up. A run that lapsed under
+        /// [`Hold`](super::UnknownOutcome::Hold) is [`Held`](Self::Held) instead.
         lapsed: bool,
     },
     /// It ran, and this was the answer.

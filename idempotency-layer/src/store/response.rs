@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-/// How a run ended, for the record.
+/// How a run ended, for the record. Exhaustive, so that a store writes each.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Completion {
     /// With an answer that can be replayed.

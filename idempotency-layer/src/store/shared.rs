@@ -5,7 +5,6 @@
 //! conformance list runs on each store bare and erased.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 

@@ -20,12 +20,14 @@ mod erased {
     idempotency_layer::conformance_tests!(Erased(SqliteHarness::clones(tempfile::tempdir().unwrap().path())));
 }
 
+/// Fails when `machine::renew` leaves the lease as it was.
 #[test]
 fn one_process_answers_like_the_model() {
     let folder = tempfile::tempdir().unwrap();
     crate::model::agrees(64, || SqliteHarness::clones(folder.path())).unwrap();
 }
 
+/// Fails when `machine::renew` leaves the lease as it was.
 #[test]
 fn processes_answer_like_the_model() {
     let folder = tempfile::tempdir().unwrap();

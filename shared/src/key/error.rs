@@ -17,6 +17,7 @@ pub struct KeyError {
 
 impl KeyError {
     /// What is wrong, for code that tells the cases apart.
+    #[must_use]
     pub fn kind(&self) -> KeyErrorKind {
         self.kind
     }

@@ -26,6 +26,7 @@ impl KeyLimit {
     }
 
     /// The limit in characters.
+    #[must_use]
     pub fn get(self) -> usize {
         usize::from(self.0.get())
     }

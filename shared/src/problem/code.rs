@@ -82,27 +82,32 @@ impl ProblemCode {
 
     /// The code that is written like this, in a body's `code` or in `Idempotency-Problem`; `None`
     /// when this version does not know it. Case matters.
+    #[must_use]
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|known| known.as_str() == code)
     }
 
     /// The code as it is written: lower-case words joined by hyphens.
+    #[must_use]
     pub fn as_str(self) -> &'static str {
         self.text().code
     }
 
     /// The status of a response with this code.
+    #[must_use]
     pub fn status(self) -> StatusCode {
         self.text().status
     }
 
     /// The member `title`, the same for each occurrence (RFC 9457, section 3.1.3).
+    #[must_use]
     pub fn title(self) -> &'static str {
         self.text().title
     }
 
     /// Whether the same request with the same key may be answered differently when it is sent
     /// again, without anyone changing it first.
+    #[must_use]
     pub fn retryable(self) -> bool {
         self.text().retryable
     }
@@ -112,6 +117,7 @@ impl ProblemCode {
     ///
     /// It is a stable name and leads nowhere. The namespace is not registered, so compare codes,
     /// not types.
+    #[must_use]
     pub fn type_uri(self) -> String {
         format!("urn:idempotency:problem:{}", self.as_str())
     }

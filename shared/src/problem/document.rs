@@ -11,6 +11,7 @@ use super::{Extra, Problem};
 impl Problem {
     /// The problem document, for a response of the type `application/problem+json` (RFC 9457,
     /// section 3).
+    #[must_use]
     pub fn to_json(&self) -> Bytes {
         let mut document = Map::new();
         let mut member = |name: &str, value: Value| document.insert(name.to_owned(), value);

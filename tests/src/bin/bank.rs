@@ -19,6 +19,9 @@ struct Options {
     /// The lease, in milliseconds.
     #[arg(long, default_value_t = 30_000)]
     lease: u64,
+    /// The retention, in milliseconds.
+    #[arg(long, default_value_t = 24 * 60 * 60 * 1000)]
+    retention: u64,
     /// How long each handler takes before its transaction, in milliseconds.
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -44,7 +47,11 @@ async fn main() {
     let bank = Bank::open(&options.database, failpoint, Duration::from_millis(options.delay)).await;
     let unknown = if options.hold { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
     let router = bank.router(|layer| {
-        layer.lease(Duration::from_millis(options.lease)).unknown_outcome(unknown).max_attempts(options.max_attempts)
+        layer
+            .lease(Duration::from_millis(options.lease))
+            .retention(Duration::from_millis(options.retention))
+            .unknown_outcome(unknown)
+            .max_attempts(options.max_attempts)
     });
     let listener = tokio::net::TcpListener::bind(options.listen).await.expect("a free address");
     println!("listening on http://{}", listener.local_addr().expect("an address"));

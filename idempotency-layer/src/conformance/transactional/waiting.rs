@@ -60,7 +60,8 @@ pub async fn others_are_answered_while_a_transaction_is_open<H: TransactionalHar
         within(other.store.renew(&renewed)),
         within(other.store.claim(&retry))
     );
-    let is_replayed = |claim: &Claim| matches!(claim, Claim::Recorded(response) if *response == answer_of(&done));
+    let is_replayed =
+        |claim: &Claim| matches!(claim, Claim::Recorded(recorded) if recorded.response == answer_of(&done));
     assert!(is_unavailable(&claim) || matches!(claim, Ok(Claim::Acquired(_))), "a claim meanwhile got {claim:?}");
     assert!(
         is_unavailable(&renewal) || matches!(renewal, Ok(Renewal::Renewed { .. })),

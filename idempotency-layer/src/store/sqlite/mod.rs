@@ -19,7 +19,8 @@
 //! 4. SQLite has one writer at a time. Verbs wait in line for it; claims wait [`queue_timeout`], which also covers other
 //!    processes on the file, and then fail as [`Unavailable`]. Renewals go before everything else and are written together.
 //! 5. A lease of this process runs by the monotonic clock: setting the wall clock neither lapses nor prolongs it.
-//!    Between processes the wall clock decides, and so it does for the retention.
+//!    Between processes the wall clock decides, and so it does for the retention. What a process knows of its leases is
+//!    in its own list of held records; another's may show a run as lapsed under Hold that goes on inside a transaction.
 //!
 //! What it does not do: [`watch`](Store::watch) is woken by changes of this store and its clones only; a change by another
 //! process is found by polling. Connections of the user's that ask for another journal mode than `WAL` on this file fail

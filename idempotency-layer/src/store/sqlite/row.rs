@@ -16,8 +16,8 @@ use sqlx::{Row, Sqlite};
 use super::headers;
 use crate::store::machine::{Millis, Record, State, whole_millis};
 use crate::store::{
-    CallerFingerprint, Fingerprint, HeldCause, HeldRecord, LapsePolicy, LeaseId, Page, RecordId, StoreErrorKind,
-    StoredResponse, Tombstone, TombstoneReason, UnknownOutcome,
+    CallerFingerprint, Fingerprint, HeldCause, LapsePolicy, LeaseId, RecordId, StoreErrorKind, StoredResponse,
+    Tombstone, TombstoneReason, UnknownOutcome,
 };
 
 /// The format of the rows that this version writes.
@@ -33,24 +33,19 @@ pub(super) async fn fetch(connection: &mut SqliteConnection, id: &RecordId) -> s
     sqlx::query(SELECT).bind(&id.as_bytes()[..]).fetch_optional(connection).await
 }
 
-/// The held records after the page's start, and one more where there is one. Rows that cannot be read are left out: an
-/// operator can decide nothing about them here.
-pub(super) async fn held(connection: &mut SqliteConnection, page: &Page, now: Millis) -> sqlx::Result<Vec<HeldRecord>> {
-    let rows = sqlx::query(SELECT_HELD)
-        .bind(page.start().map_or(&[][..], |start| &start.as_bytes()[..]))
-        .bind(i64::from(page.limit().get()) + 1)
+/// Some of the records that do not expire, after this id and in the order of their ids, or why one cannot be read. None
+/// are left where there are none.
+pub(super) async fn unexpiring(
+    connection: &mut SqliteConnection,
+    after: Option<&RecordId>,
+) -> sqlx::Result<Vec<(RecordId, Result<Record, StoreErrorKind>)>> {
+    let rows = sqlx::query(SELECT_UNEXPIRING)
+        .bind(after.map_or(&[][..], |after| &after.as_bytes()[..]))
+        .bind(BATCH)
         .fetch_all(connection)
         .await?;
-    let held = |row: &SqliteRow| -> Result<HeldRecord, StoreErrorKind> {
-        Ok(HeldRecord {
-            record: RecordId::from_bytes(array(row, "id")?),
-            hold: LeaseId::from_bytes(array(row, "lease")?),
-            attempt: number(row, "attempt")?,
-            cause: cause(get(row, "held_cause")?).ok_or(StoreErrorKind::Corrupt)?,
-            age: now.since(Millis(get(row, "written_at")?)),
-        })
-    };
-    Ok(rows.iter().filter_map(|row| held(row).ok()).collect())
+    let id = |row: &SqliteRow| array(row, "id").map(RecordId::from_bytes).ok();
+    Ok(rows.iter().filter_map(|row| Some((id(row)?, decode(row)))).collect())
 }
 
 pub(super) async fn put(connection: &mut SqliteConnection, id: &RecordId, record: &Record) -> sqlx::Result<()> {
@@ -240,12 +235,14 @@ const SELECT: &str = "SELECT format, state, fingerprint, caller, lease, attempt,
      retention, claimed_at, lease_until, written_at, held_cause, status, headers, body, trailers, reason, mark \
      FROM idempotency_record WHERE id = ?";
 
+const SELECT_UNEXPIRING: &str = "SELECT id, format, state, fingerprint, caller, lease, attempt, lapsed, on_unknown, \
+     max_lapsed, retention, claimed_at, lease_until, written_at, held_cause FROM idempotency_record \
+     WHERE expires_at IS NULL AND format = 1 AND state IN (1, 5) AND length(id) = 32 AND id > ? ORDER BY id LIMIT ?";
+
+const BATCH: i64 = 100;
+
 const SELECT_SETTLED: &str =
     "SELECT 1 FROM main.idempotency_record WHERE id = ? AND lease = ? AND state IN (2, 3) AND mark IS NULL";
-
-const SELECT_HELD: &str = "SELECT id, lease, attempt, held_cause, written_at FROM idempotency_record \
-     WHERE state = 5 AND format = 1 AND held_cause IN (1, 2) AND length(id) = 32 AND length(lease) = 16 AND id > ? \
-     ORDER BY id LIMIT ?";
 
 const REPLACE: &str = "REPLACE INTO idempotency_record (id, format, state, fingerprint, caller, lease, attempt, \
      lapsed, on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at, expires_at, held_cause, status, \

@@ -2,7 +2,7 @@
 //!
 //! An expired record is absent to every verb with or without this; sweeping is about room. Each batch is a transaction of
 //! its own, and between two of them whoever waits for the writer is served. Never removed: a lease that this process
-//! knows to live, a held record, a row in a format that this version does not know.
+//! knows to live, a held record, a run under Hold, a row in a format that this version does not know.
 //!
 //! One sweeper per file is enough, and more do no harm. Once a minute keeps each sweep short.
 

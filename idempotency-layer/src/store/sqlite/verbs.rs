@@ -78,14 +78,23 @@ impl Store for SqliteStore {
 
     async fn held(&self, page: &Page) -> Result<HeldPage, StoreError> {
         let mut reader = self.shared.readers.lend(self.queue_deadline()).await?;
-        let held = row::held(&mut reader.connection, page, self.now().wall).await.map_err(failure::of_statement)?;
+        let (mut held, mut after) = (Vec::new(), page.start().copied());
+        // Runs that live take no place on the page, nor do rows that cannot be read, about which an operator can decide
+        // nothing here. So a page may take several reads to fill.
+        while held.len() <= usize::from(page.limit().get()) {
+            let batch = row::unexpiring(&mut reader.connection, after.as_ref()).await.map_err(failure::of_statement)?;
+            let Some((last, _)) = batch.last() else { break };
+            after = Some(*last);
+            held.extend(batch.into_iter().filter_map(|(id, found)| self.as_held(&id, found.ok()?)));
+        }
         reader.give_back();
         Ok(HeldPage::cut(held, page))
     }
 
     async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
-        let decide =
-            |found: Option<&Record>, now: Moment, _| machine::resolve(found, held.hold, by, resolution, now.wall);
+        let decide = |found: Option<&Record>, now: Moment, live| {
+            machine::resolve(found, held.hold, by, resolution, now.wall, live)
+        };
         Ok(self.step(&held.record, self.settle_deadline(), decide).await?.answer)
     }
 
@@ -176,6 +185,12 @@ impl SqliteStore {
         let now = self.now();
         let live = self.liveness(found.as_mut(), now);
         Ok(decide(machine::visible(found.as_ref(), now.wall, live), now, live))
+    }
+
+    fn as_held(&self, id: &RecordId, mut record: Record) -> Option<HeldRecord> {
+        let now = self.now();
+        let live = self.liveness(Some(&mut record), now);
+        machine::held(id, &record, now.wall, live)
     }
 
     pub(super) fn liveness(&self, found: Option<&mut Record>, now: Moment) -> Liveness {

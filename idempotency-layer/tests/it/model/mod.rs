@@ -14,21 +14,25 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use self::script::Script;
 use crate::mutants::{MutantHarness, Mutation};
 
+/// Fails when `machine::renew` leaves the lease as it was.
 #[test]
 fn memory_answers_like_the_model() {
     agrees(512, MemoryHarness::new).unwrap();
 }
 
+/// Fails when `SharedStore` forwards `release` to `forget`.
 #[test]
 fn erased_memory_answers_like_the_model() {
     agrees(64, || Erased(MemoryHarness::new())).unwrap();
 }
 
+/// Holds the store that is broken on purpose to being right otherwise. Fails when any rule of it is not the model's.
 #[test]
 fn the_whole_mutant_store_answers_like_the_model() {
     agrees(512, MutantHarness::whole).unwrap();
 }
 
+/// Holds the scripts to reaching every rule. Fails when they let no time pass, or send nothing twice.
 #[test]
 fn the_model_catches_mutants() {
     let mut missed = Vec::new();
@@ -50,7 +54,7 @@ pub(crate) fn agrees<H: Harness>(cases: u32, harness: impl Fn() -> H) -> Result<
 }
 
 /// Every mutation of what a record becomes and of what is told about it.
-const CAUGHT: [Mutation; 46] = [
+const CAUGHT: [Mutation; 54] = [
     Mutation::FreeStartsAttemptsAnew,
     Mutation::AgeIsZero,
     Mutation::AgeCountsFromTheFirstClaim,
@@ -97,4 +101,12 @@ const CAUGHT: [Mutation; 46] = [
     Mutation::RenewalKeepsTheRetention,
     Mutation::CrossingRenewalIsAWrite,
     Mutation::LiveRunsExpire,
+    Mutation::RunsUnderHoldExpire,
+    Mutation::LapsesUnderHoldAreNotListed,
+    Mutation::LapsesUnderHoldLookRunning,
+    Mutation::RunsUnderHoldAreHeld,
+    Mutation::LapsesUnderRerunAreHeld,
+    Mutation::LapsesUnderHoldAreNotDecided,
+    Mutation::LapsesUnderHoldAreNotRenewed,
+    Mutation::LapsesUnderHoldAreNotEnded,
 ];

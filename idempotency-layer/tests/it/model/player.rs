@@ -178,7 +178,7 @@ impl Cast {
         match claim {
             Claim::Acquired(acquired) => Answer::Acquired { attempt: acquired.attempt },
             Claim::InFlight { age } => Answer::InFlight { age },
-            Claim::Recorded(response) => Answer::Recorded { by: self.author(&response) },
+            Claim::Recorded(recorded) => Answer::Recorded { by: self.author(&recorded.response) },
             Claim::Unavailable(tombstone) => Answer::Unavailable { by: buried_by(tombstone) },
             Claim::Held => Answer::Held,
             Claim::Reused => Answer::Reused,

@@ -102,7 +102,8 @@ impl Model {
     pub(super) fn pass(&mut self, by: Duration) {
         self.now += by;
         let lease_is_live = self.is == Is::Running && self.now < self.lease_ends;
-        if self.is != Is::Held && !lease_is_live && self.now >= self.retention_ends {
+        let waits_for_an_operator = self.is == Is::Held || self.is == Is::Running && self.request.hold;
+        if !waits_for_an_operator && !lease_is_live && self.now >= self.retention_ends {
             self.is = Is::Absent;
         }
     }
@@ -238,7 +239,11 @@ impl Model {
     }
 
     fn is_held_by(&self, hold: Id) -> bool {
-        self.is == Is::Held && self.writer == hold
+        (self.is == Is::Held || self.lapsed_under_hold()) && self.writer == hold
+    }
+
+    fn lapsed_under_hold(&self) -> bool {
+        self.is == Is::Running && self.request.hold && self.now >= self.lease_ends
     }
 
     pub(super) fn forget_held(&mut self, hold: Id) -> Answer {
@@ -251,6 +256,7 @@ impl Model {
     pub(super) fn look(&self) -> Answer {
         match self.is {
             Is::Absent => Answer::Absent,
+            Is::Running if self.lapsed_under_hold() => Answer::HeldRecord(self.held()),
             Is::Running => {
                 let (age, lapsed) = (self.now - self.run_began, self.now >= self.lease_ends);
                 Answer::Running { id: self.writer, age, lapsed }
@@ -263,21 +269,23 @@ impl Model {
     }
 
     pub(super) fn listed(&self) -> Option<HeldRecord> {
-        (self.is == Is::Held).then(|| self.held())
+        (self.is == Is::Held || self.lapsed_under_hold()).then(|| self.held())
     }
 
     fn held(&self) -> HeldRecord {
+        let lapsed = self.lapsed_under_hold();
         HeldRecord {
             hold: self.writer,
             attempt: self.attempt,
-            by_lapse: self.held_by_lapse,
-            age: self.now - self.held_since,
+            by_lapse: lapsed || self.held_by_lapse,
+            age: self.now - if lapsed { self.lease_ends } else { self.held_since },
         }
     }
 
     /// Whose the latest hold is, or any claim's while there was none.
     pub(super) fn latest_hold(&self) -> usize {
-        match self.latest_hold {
+        let latest = if self.lapsed_under_hold() { self.writer } else { self.latest_hold };
+        match latest {
             Id::Holder(at) => at,
             other => unreachable!("{other:?} does not hold"),
         }

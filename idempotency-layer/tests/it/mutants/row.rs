@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use idempotency_layer::store::{
     Acquired, CallerFingerprint, Claim, ClaimRequest, Completion, Fingerprint, HeldCause, HeldRecord, LapsePolicy,
-    Lease, LeaseId, Look, RecordId, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
+    Lease, LeaseId, Look, RecordId, Recorded, Renewal, Resolution, StoredResponse, Tombstone, UnknownOutcome, Write,
 };
 
 use super::Mutation::{self, *};
@@ -51,6 +51,12 @@ pub(super) struct Rules {
 
 type Place = Option<Row>;
 
+impl Row {
+    pub(super) fn is_under_hold(&self) -> bool {
+        self.policy.unknown == UnknownOutcome::Hold
+    }
+}
+
 impl Rules {
     pub(super) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
@@ -63,6 +69,7 @@ impl Rules {
         let until = match row.state {
             State::Held(_) if !self.has(HeldExpires) => return false,
             State::Running if self.has(RunsNeverExpire) => return false,
+            State::Running if row.is_under_hold() && !self.has(RunsUnderHoldExpire) => return false,
             State::Running if self.has(LiveRunsExpire) => row.claimed_at + retention,
             State::Running if self.has(RecordsEndWithTheirLease) => row.lease_until,
             State::Running => until.max(row.lease_until),
@@ -79,6 +86,23 @@ impl Rules {
             row.lease_until
         };
         !(self.has(RenewedLeasesNeverLapse) && row.renewed) && until <= self.now
+    }
+
+    /// Why and since when it is held in the eyes of everyone but its holder.
+    fn its_hold(&self, row: &Row) -> Option<(HeldCause, Duration)> {
+        let lapses_into_hold = row.is_under_hold() || self.has(LapsesUnderRerunAreHeld);
+        match row.state {
+            State::Held(cause) => Some((cause, row.written_at)),
+            State::Running if lapses_into_hold && (self.is_lapsed(row) || self.has(RunsUnderHoldAreHeld)) => {
+                Some((HeldCause::Lapsed, row.lease_until))
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`its_hold`](Self::its_hold), unless it is a run and the mutation says so.
+    fn its_hold_unless(&self, row: &Row, mutation: Mutation) -> Option<(HeldCause, Duration)> {
+        self.its_hold(row).filter(|_| row.state != State::Running || !self.has(mutation))
     }
 
     fn age(&self, row: &Row) -> Duration {
@@ -98,7 +122,12 @@ impl Rules {
         }
         let own = row.lease == request.lease.id;
         match &row.state {
-            State::Recorded(response) => Claim::Recorded(Arc::clone(response)),
+            State::Recorded(response) => {
+                let age =
+                    if self.has(ReplaysTellTheWholeRetention) { Duration::ZERO } else { self.now - row.written_at };
+                let expires_in = row.retention.saturating_sub(age);
+                Claim::Recorded(Recorded { response: Arc::clone(response), expires_in })
+            }
             State::Buried(tombstone) => Claim::Unavailable(*tombstone),
             State::Held(_) if self.has(HeldIsFree) || own && self.has(HeldLetsItsWriterClaim) => {
                 self.run(place, request)
@@ -187,7 +216,8 @@ impl Rules {
     }
 
     fn holds(&self, row: &Row, id: LeaseId, unfenced: Mutation) -> bool {
-        let by_time = self.has(EndIsFencedByTime) && self.is_lapsed(row);
+        let by_time = self.has(EndIsFencedByTime) && self.is_lapsed(row)
+            || self.has(LapsesUnderHoldAreNotEnded) && self.its_hold(row).is_some();
         let runs = row.state == State::Running
             && !by_time
             && (row.lease == id || self.has(unfenced) || self.has(PastHoldersWrite) && row.past.contains(&id));
@@ -198,7 +228,9 @@ impl Rules {
         let renewed = Renewal::Renewed { queued: Duration::ZERO };
         match place {
             Some(row) if row.state == State::Running && (row.lease == lease.id || self.has(RenewalIsNotFenced)) => {
-                if self.has(RenewalIsFencedByTime) && self.is_lapsed(row) || self.has(RenewsOnce) && row.renewed {
+                let by_time = self.has(RenewalIsFencedByTime) && self.is_lapsed(row)
+                    || self.has(LapsesUnderHoldAreNotRenewed) && self.its_hold(row).is_some();
+                if by_time || self.has(RenewsOnce) && row.renewed {
                     return Renewal::Fenced;
                 }
                 row.renewed = true;
@@ -299,7 +331,7 @@ impl Rules {
             return if matches!(resolution, Resolution::Forget) { Write::Done } else { Write::Fenced };
         };
         let this_hold = row.lease == hold || self.has(DecisionsCountForAnyHold);
-        let decidable = matches!(row.state, State::Held(_)) && this_hold
+        let decidable = self.its_hold_unless(row, LapsesUnderHoldAreNotDecided).is_some() && this_hold
             || self.has(DecisionsNeedNoHold)
             || self.has(DecisionsApplyAgain) && row.decided_by == Some(by)
             || self.has(SecondDecisionsReplace) && row.decided_by.is_some();
@@ -338,12 +370,21 @@ impl Rules {
         Write::Done
     }
 
-    pub(super) fn held(&self, id: RecordId, row: &Row, cause: HeldCause) -> HeldRecord {
-        HeldRecord { record: id, hold: row.lease, attempt: row.attempt, cause, age: self.now - row.written_at }
+    pub(super) fn held(&self, id: RecordId, row: &Row) -> Option<HeldRecord> {
+        let (cause, since) = self.its_hold_unless(row, LapsesUnderHoldAreNotListed)?;
+        Some(self.told(id, row, cause, since))
+    }
+
+    fn told(&self, id: RecordId, row: &Row, cause: HeldCause, since: Duration) -> HeldRecord {
+        HeldRecord { record: id, hold: row.lease, attempt: row.attempt, cause, age: self.now.saturating_sub(since) }
     }
 
     pub(super) fn look(&self, id: RecordId, place: &Place) -> Look {
         let Some(row) = place else { return Look::Absent };
+        if let Some((cause, since)) = self.its_hold_unless(row, LapsesUnderHoldLookRunning) {
+            let cause = if self.has(LooksTellOneCause) { HeldCause::Unknown } else { cause };
+            return Look::Held(self.told(id, row, cause, since));
+        }
         match &row.state {
             State::Running => Look::Running {
                 lease: row.lease,
@@ -354,8 +395,7 @@ impl Rules {
             State::Buried(tombstone) => Look::Unavailable(*tombstone),
             State::Free if self.has(FreeLooksAbsent) => Look::Absent,
             State::Free => Look::Free,
-            State::Held(_) if self.has(LooksTellOneCause) => Look::Held(self.held(id, row, HeldCause::Unknown)),
-            State::Held(cause) => Look::Held(self.held(id, row, *cause)),
+            State::Held(_) => unreachable!("a hold was told above"),
         }
     }
 }

@@ -229,13 +229,14 @@ impl Store for MutantStore {
             None => !self.has(FirstPageSkipsTheSmallestId) || *id > RecordId::from_bytes([0; 32]),
         };
         let rules = Rules { now: table.now, mutation: self.mutation };
-        let mut records = Vec::new();
+        let (mut records, mut left_out) = (Vec::new(), 0);
         for (id, row) in table.rows.iter().filter(|(id, _)| begins(id)) {
-            if let State::Held(cause) = row.state {
-                records.push(rules.held(*id, row, cause));
+            match rules.held(*id, row) {
+                Some(held) => records.push(held),
+                None => left_out += usize::from(self.has(LiveRunsTakePlaces) && row.is_under_hold()),
             }
         }
-        let limit = usize::from(page.limit().get());
+        let limit = usize::from(page.limit().get()).saturating_sub(left_out);
         let more = records.len() > limit || self.has(FullPagesLeadOn) && records.len() == limit;
         records.truncate(limit);
         let next = records.last().filter(|_| more).map(|last| page.after(last.record));
@@ -244,7 +245,7 @@ impl Store for MutantStore {
 
     async fn resolve(&self, held: &HeldRecord, by: LeaseId, resolution: &Resolution) -> Result<Write, StoreError> {
         let verb = |rules: &Rules, row: &mut Option<Row>| rules.resolve(row, held.hold, by, resolution);
-        if self.has(DecisionChecksThenActs) {
+        if self.has(DecisionChecksThenActs) || self.has(DecisionOfALapseChecksThenActs) {
             return self.step(&held.record, |_, _| true, verb).await;
         }
         let wakes = !self.has(DecisionsDoNotWake);

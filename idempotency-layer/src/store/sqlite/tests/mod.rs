@@ -3,6 +3,7 @@
 //! Each test names the change of the store that makes it fail.
 
 mod clock;
+mod held;
 mod line;
 mod revocation;
 mod setup;

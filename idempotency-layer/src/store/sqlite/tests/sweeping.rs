@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{Disk, answer, claimed, request};
 use crate::Clock;
-use crate::store::{Claim, Renewal, Store, Write};
+use crate::store::{Claim, Renewal, Store, UnknownOutcome, Write};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Fails when a sweep ends after its first batch, or removes what `lives`, what is held, or what it cannot read.
+/// Fails when a sweep ends after its first batch, or removes what `lives`, what is held or would be, or what it cannot
+/// read.
 #[tokio::test]
 async fn a_sweep_removes_what_has_expired_and_nothing_else() {
     let disk = Disk::new();
@@ -18,6 +19,9 @@ async fn a_sweep_removes_what_has_expired_and_nothing_else() {
     assert_eq!(store.hold(&held).await.unwrap(), Write::Done);
     assert_eq!(store.complete(&newer, &answer()).await.unwrap(), Write::Done);
     disk.sql("UPDATE idempotency_record SET format = 2 WHERE state = 2").await;
+    let mut silent = request();
+    silent.policy.unknown = UnknownOutcome::Hold;
+    assert!(matches!(store.claim(&silent).await.unwrap(), Claim::Acquired(_)));
     let mut settled = Vec::new();
     // More than a batch of rows that stay, all of which expire before the first of those that go.
     for _ in 0..120 {
@@ -26,7 +30,7 @@ async fn a_sweep_removes_what_has_expired_and_nothing_else() {
         long.retention = 3 * DAY;
         assert!(matches!(store.claim(&long).await.unwrap(), Claim::Acquired(_)));
     }
-    disk.sql("UPDATE idempotency_record SET lease_until = 0, expires_at = 0 WHERE state = 1").await;
+    disk.sql("UPDATE idempotency_record SET lease_until = 0, expires_at = 0 WHERE state = 1 AND on_unknown = 1").await;
     for _ in 0..130 {
         let lease = claimed(&store).await;
         assert_eq!(store.complete(&lease, &answer()).await.unwrap(), Write::Done);
@@ -35,7 +39,7 @@ async fn a_sweep_removes_what_has_expired_and_nothing_else() {
     assert_eq!(store.sweep().await.unwrap(), 0);
     hand.advance(DAY);
     assert_eq!(store.sweep().await.unwrap(), 130);
-    assert_eq!(disk.number("SELECT COUNT(*) FROM idempotency_record").await, 122);
+    assert_eq!(disk.number("SELECT COUNT(*) FROM idempotency_record").await, 123);
 }
 
 /// Fails when the clock alone decides what is swept.

@@ -1,0 +1,140 @@
+//! What becomes of a key follows from how its handler answered.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{any, post};
+use http::StatusCode;
+use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, Outcome, SharedStore, UnknownOutcome};
+use idempotency_tests::stores::embedded;
+
+use crate::request::{Answer, keyed, layer, send};
+
+/// Answers with the status in the request's body.
+async fn mirror(State(()): State<()>, _: Operation, body: String) -> StatusCode {
+    StatusCode::from_u16(body.parse().unwrap()).unwrap()
+}
+
+/// A router whose every path answers with the status in the request's body.
+pub(crate) fn mirroring(layer: IdempotencyLayer<SharedStore>) -> Router {
+    Router::new().route("/{*path}", any(mirror)).layer(layer).with_state(())
+}
+
+/// S20. Fails when any status moves to another row of the policy.
+#[tokio::test]
+async fn what_becomes_of_the_key_follows_from_the_answer() {
+    // (status, a retry is a replay, another request may use the key)
+    let rows: [(u16, bool, bool); 22] = [
+        (200, true, false),
+        (201, true, false),
+        (204, true, false),
+        (303, true, false),
+        (402, true, false),
+        (404, true, false),
+        (409, true, false),
+        (410, true, false),
+        (412, true, false),
+        (400, false, true),
+        (401, false, true),
+        (403, false, true),
+        (405, false, true),
+        (413, false, true),
+        (415, false, true),
+        (422, false, true),
+        (425, false, false),
+        (429, false, false),
+        (408, false, false),
+        (500, false, false),
+        (503, false, false),
+        (599, false, false),
+    ];
+    for (status, replayed, mended) in rows {
+        let router = mirroring(layer(&SharedStore::new(MemoryStore::new())));
+        let body = status.to_string().leak();
+        assert_eq!(send(&router, keyed("/pay", "k"), body).await.status.as_u16(), status);
+        assert_eq!(send(&router, keyed("/pay", "k"), body).await.is_replay(), replayed, "{status}");
+        let other = send(&router, keyed("/pay", "k"), "201").await;
+        let allowed = if mended || status == 201 { 201 } else { 422 };
+        assert_eq!(other.status.as_u16(), allowed, "{status}");
+    }
+}
+
+/// Fails when the extension is not asked, or asked after the table.
+#[tokio::test]
+async fn the_handlers_word_outweighs_the_table() {
+    async fn handler(State(()): State<()>, body: String) -> Response {
+        let (status, outcome) = match body.as_str() {
+            "record 422" => (422, Outcome::Record),
+            "free 200" => (200, Outcome::Free),
+            "free 500" => (500, Outcome::Free),
+            "nothing 200" => (200, Outcome::NothingRan),
+            _ => (200, Outcome::Unknown),
+        };
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response.extensions_mut().insert(outcome);
+        response
+    }
+    let router = Router::new()
+        .route("/pay", any(handler))
+        .layer(layer(&SharedStore::new(MemoryStore::new())).unknown_outcome(UnknownOutcome::Hold))
+        .with_state(());
+    for (body, then) in [
+        ("record 422", "replay"),
+        ("free 200", "run"),
+        ("free 500", "run"),
+        ("nothing 200", "run"),
+        ("?", "outcome-unknown"),
+    ] {
+        let key = body.replace([' ', '?'], "-");
+        send(&router, keyed("/pay", &key), body).await;
+        let again = send(&router, keyed("/pay", &key), body).await;
+        let seen = again.problem().unwrap_or(if again.is_replay() { "replay" } else { "run" });
+        assert_eq!(seen, then, "{body}");
+    }
+    // What ran under `NothingRan` may be another request next time; what was freed may not.
+    assert_eq!(send(&router, keyed("/pay", "nothing-200"), "other").await.status, 200);
+    assert_eq!(send(&router, keyed("/pay", "free-200"), "other").await.status, 422);
+}
+
+/// S20, without a route. Fails when a 404 of no route is recorded, or one of a handler is forgotten.
+#[tokio::test]
+async fn a_404_of_no_route_leaves_the_key_free() {
+    let store = SharedStore::new(MemoryStore::new());
+    let router = || Router::new().route("/known", post(|| async { StatusCode::NOT_FOUND })).layer(layer(&store));
+    for path in ["/unknown", "/other"] {
+        let answer = send(&router(), keyed(path, "k"), "").await;
+        assert_eq!((answer.status.as_u16(), answer.is_replay()), (404, false));
+    }
+    assert!(!send(&router(), keyed("/known", "k"), "").await.is_replay());
+    assert!(send(&router(), keyed("/known", "k"), "").await.is_replay());
+}
+
+/// Fails when a replay tells the whole retention, and when what is not recorded tells any.
+#[tokio::test(flavor = "multi_thread")]
+async fn recorded_answers_tell_how_long_their_key_is_kept_where_that_is_published() {
+    for subject in embedded().await {
+        let published = layer(&subject.store).retention(Duration::from_secs(100)).publish_expiry(true);
+        let expires_in = |answer: &Answer| -> Option<u64> {
+            answer.headers.get("idempotency-expires-in").map(|value| value.to_str().unwrap().parse().unwrap())
+        };
+        let router = mirroring(published);
+        assert_eq!(expires_in(&send(&router, keyed("/pay", "k"), "201").await), Some(100), "{}", subject.name);
+        subject.hand.advance(Duration::from_millis(30_500));
+        let replay = send(&router, keyed("/pay", "k"), "201").await;
+        assert_eq!((replay.is_replay(), expires_in(&replay)), (true, Some(69)), "{}", subject.name);
+        for (key, status) in [("a", "400"), ("b", "429"), ("c", "500")] {
+            assert_eq!(
+                expires_in(&send(&router, keyed("/pay", key), status).await),
+                None,
+                "{}: {status}",
+                subject.name
+            );
+        }
+        let silent = mirroring(layer(&subject.store));
+        assert_eq!(expires_in(&send(&silent, keyed("/pay", "k"), "201").await), None, "{}", subject.name);
+    }
+}
