@@ -252,17 +252,20 @@ where
             }
             None => Some(Problem::store_unavailable()),
         };
-        // Nothing of it is in the database, so the key is free at once.
-        if matches!(committed, Some(Commit::Lost | Commit::Aborted)) {
-            let released = timeout_at(Instant::now() + patience, settle(&shared.store, lease, &Step::Release));
-            if released.await.is_err() {
-                tracing::warn!(operation = ?operation, "a key could not be freed; its lease will lapse");
-            }
-        }
         let response = match problem {
             None => verdict.answer.map(|response| self.recorded(response)),
             Some(problem) => Ok(shared.refuse(problem)),
         };
+        // Nothing of it is in the database, so the key is free at once, or as soon as the store takes it.
+        if matches!(committed, Some(Commit::Lost | Commit::Aborted)) {
+            let mut released = pin!(settle(&shared.store, lease, &Step::Release));
+            if timeout(patience, released.as_mut()).await.is_err() {
+                tracing::warn!(operation = ?operation, "answered before a key was freed; going on to free it");
+                send(self.answer.take(), response);
+                released.await;
+                return;
+            }
+        }
         send(self.answer.take(), response);
     }
 }

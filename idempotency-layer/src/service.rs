@@ -265,7 +265,7 @@ async fn claim(store: &impl Store, request: &ClaimRequest, patience: Duration) -
         match claim {
             Err(error) if error.kind() == StoreErrorKind::Unavailable && first_sent.elapsed() < RESEND_CLAIMS_FOR => {
                 tracing::debug!(error = error.cause(), "a claim got no answer and is sent again");
-                sleep(RESEND_PAUSE).await;
+                Box::pin(sleep(RESEND_PAUSE)).await;
                 sent = Instant::now();
             }
             claim => return (sent, claim),

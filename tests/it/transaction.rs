@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
 use idempotency_layer::store::SqliteTransaction;
-use idempotency_layer::{Operation, SqliteStore, TransactionGuard};
+use idempotency_layer::{Operation, SqliteStore, TransactionGuard, UnknownOutcome};
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
 
 use crate::ledger::{EFFECT, Ledger, layer, write};
@@ -190,4 +190,31 @@ async fn pay(State(store): State<Hooked<SqliteStore>>, operation: Operation) -> 
     let mut transaction = operation.transaction(&store).await.unwrap();
     write(&mut transaction, EFFECT).await.unwrap();
     StatusCode::CREATED.into_response()
+}
+
+/// A commit that never happens, and a store that takes no release until it is mended.
+struct AwayAfterCommit(AtomicBool);
+
+impl Hook for AwayAfterCommit {
+    fn before(&self, verb: Verb) -> Hooking {
+        lost_if(matches!(verb, Verb::CompleteIn | Verb::Release) && !self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Under Hold, where a lease that lapses is held. Fails when `Run::committed` gives the release up at the deadline, or lets
+/// the client wait for it beyond.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_an_aborted_transaction_is_freed_however_late() {
+    let ledger = Ledger::new().await;
+    let hook = Arc::new(AwayAfterCommit(AtomicBool::new(false)));
+    let store = Hooked::new(ledger.store.clone(), Arc::clone(&hook) as Arc<dyn Hook>);
+    let held = layer(store.clone()).unknown_outcome(UnknownOutcome::Hold).record_deadline(Duration::from_millis(300));
+    let router = Router::new().route("/pay", post(pay)).layer(held).with_state(store);
+    let answer = send(&router, keyed("/pay", "k"), "").await;
+    assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("transaction-failed")));
+    assert_eq!(send(&router, keyed("/pay", "k"), "").await.problem(), Some("in-flight"));
+    hook.0.store(true, Ordering::SeqCst);
+    let retry = until_settled(&router, "k").await;
+    assert_eq!((retry.status.as_u16(), retry.is_replay()), (201, false));
+    assert_eq!(ledger.effects().await, 1);
 }

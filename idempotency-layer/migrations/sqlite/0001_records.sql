@@ -26,7 +26,7 @@ CREATE TABLE idempotency_record (
     headers     BLOB,
     body        BLOB,
     trailers    BLOB,
-    reason      INTEGER,                      -- of tombstone: 1 too large, 2 streamed, 3 upgraded, 4 body failed
+    reason      INTEGER,                      -- of tombstone: 1 too large, 2 streamed, 3 upgraded
     mark        BLOB                          -- only ever seen inside the holder's own transaction
 ) STRICT;
 

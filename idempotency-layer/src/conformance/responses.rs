@@ -79,9 +79,7 @@ pub async fn trailers_are_replayed<H: Harness>(harness: &H) {
 /// Fails on a store that keeps one reason for all.
 pub async fn tombstones_tell_status_and_reason<H: Harness>(harness: &H) {
     let any = Key::lasting(harness).await;
-    for reason in
-        [TombstoneReason::TooLarge, TombstoneReason::Streamed, TombstoneReason::Upgraded, TombstoneReason::BodyFailed]
-    {
+    for reason in [TombstoneReason::TooLarge, TombstoneReason::Streamed, TombstoneReason::Upgraded] {
         for status in [StatusCode::OK, StatusCode::SWITCHING_PROTOCOLS, StatusCode::IM_A_TEAPOT] {
             let key = any.fresh();
             let lease = key.acquire().await;

@@ -68,6 +68,4 @@ pub enum TombstoneReason {
     Streamed,
     /// The connection left HTTP: 101, or an answer to CONNECT.
     Upgraded,
-    /// The body broke off.
-    BodyFailed,
 }

@@ -174,7 +174,6 @@ fn state(row: &SqliteRow) -> Result<State, StoreErrorKind> {
                 1 => TombstoneReason::TooLarge,
                 2 => TombstoneReason::Streamed,
                 3 => TombstoneReason::Upgraded,
-                4 => TombstoneReason::BodyFailed,
                 _ => return Err(StoreErrorKind::Corrupt),
             },
         })),
@@ -204,7 +203,6 @@ fn reason_code(reason: TombstoneReason) -> i64 {
         TombstoneReason::TooLarge => 1,
         TombstoneReason::Streamed => 2,
         TombstoneReason::Upgraded => 3,
-        TombstoneReason::BodyFailed => 4,
     }
 }
 
