@@ -129,6 +129,19 @@ mod tests {
         }
     }
 
+    /// Fails when `header` does not say how many values there are.
+    #[test]
+    fn a_value_counts_under_its_own_header_only() {
+        use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+        let with = |name: HeaderName| {
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static("gzip"))]);
+            let mut hasher = FieldHasher::new(&HashSecret::default(), "d");
+            hasher.header(&headers, &CONTENT_TYPE).header(&headers, &CONTENT_ENCODING);
+            hasher.finish()
+        };
+        assert_ne!(with(CONTENT_TYPE), with(CONTENT_ENCODING));
+    }
+
     /// Fails when `FieldHasher::new` hashes no domain or ignores the secret, or `HashSecret::new` makes one key of all.
     #[test]
     fn domains_and_secrets_separate() {

@@ -28,7 +28,7 @@ fn others() -> [(&'static str, Builder, &'static str); 6] {
 const BODY: &str = "{\"amount\":1}";
 
 /// S14. Fails when `machine::claim` compares no fingerprint, or takes a lapsed record over before it compares; and when
-/// `of_fields` leaves out any of the five.
+/// `of_fields` or `body` leaves out any of the five.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_and_after_a_lapse() {
     for subject in embedded().await {
