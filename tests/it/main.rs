@@ -44,6 +44,7 @@ mod city;
 mod configuration;
 mod crash;
 mod given_up;
+mod heartbeats;
 mod identity;
 mod ledger;
 mod outage;

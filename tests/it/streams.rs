@@ -14,7 +14,7 @@ use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
-use idempotency_layer::{MemoryStore, SharedStore};
+use idempotency_layer::{MemoryStore, SharedStore, UnknownOutcome};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::stores::embedded;
 use idempotency_tests::wire::{Served, Version};
@@ -186,6 +186,21 @@ async fn a_response_that_breaks_off_is_seen_to_fail_and_is_not_recorded() {
             let replay = client.fetch(request("/pay")).await.unwrap();
             assert_eq!((&replay.headers()["idempotent-replayed"], gate.entries()), (&"true".parse().unwrap(), 2));
         }
+    }
+}
+
+/// S18 under Hold: what nobody has seen whole is no known outcome. Fails when `Verdict::of` frees the key of a result that
+/// broke off, whatever the policy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_response_that_breaks_off_is_held_under_hold() {
+    let handler = || async { Response::new(frames(vec![data("half"), Err(std::io::Error::other("broken"))])) };
+    for subject in embedded().await {
+        let layer = layer(&subject.store).unknown_outcome(UnknownOutcome::Hold);
+        let served = Served::start(Router::new().route("/pay", any(handler)).layer(layer)).await;
+        let cut = served.dial(Version::Http1).await.fetch(request("/pay")).await;
+        assert!(cut.is_err(), "{}: {cut:?}", subject.name);
+        let again = served.dial(Version::Http1).await.fetch(request("/pay")).await.unwrap();
+        assert_eq!(again.headers()["idempotency-problem"], "outcome-unknown", "{}", subject.name);
     }
 }
 

@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
 use idempotency_layer::store::SqliteTransaction;
-use idempotency_layer::{Operation, SqliteStore, TransactionGuard, UnknownOutcome};
+use idempotency_layer::{
+    Operation, SqliteStore, TransactionError, TransactionErrorKind, TransactionGuard, UnknownOutcome,
+};
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
 
 use crate::ledger::{EFFECT, Ledger, layer, write};
@@ -192,6 +194,32 @@ async fn pay(State(store): State<Hooked<SqliteStore>>, operation: Operation) -> 
     StatusCode::CREATED.into_response()
 }
 
+/// Takes its transaction of another store first, and twice of the right one.
+async fn grasping(State((store, other)): State<(SqliteStore, SqliteStore)>, operation: Operation) -> Response {
+    let kind = |refused: Result<_, TransactionError>| refused.map(drop).map_err(|error| error.kind());
+    assert_eq!(kind(operation.transaction(&other).await), Err(TransactionErrorKind::OtherStore));
+    let mut transaction = operation.transaction(&store).await.unwrap();
+    write(&mut transaction, EFFECT).await.unwrap();
+    assert_eq!(kind(operation.transaction(&store).await), Err(TransactionErrorKind::SecondTransaction));
+    drop(transaction);
+    assert_eq!(kind(operation.transaction(&store).await), Err(TransactionErrorKind::SecondTransaction));
+    StatusCode::CREATED.into_response()
+}
+
+/// An effect in another file has no record beside it, and of two transactions one would be lost. Fails when
+/// `Operation::transaction` does not compare the stores, and when `Slot::open` gives a slot that is open away again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_has_one_transaction_and_of_its_own_store() {
+    let (ledger, other) = (Ledger::new().await, Ledger::new().await);
+    let router = Router::new()
+        .route("/pay", post(grasping))
+        .layer(layer(ledger.store.clone()))
+        .with_state((ledger.store.clone(), other.store.clone()));
+    assert_eq!(send(&router, keyed("/pay", "k"), "").await.status, 201);
+    assert_eq!((ledger.effects().await, other.effects().await), (1, 0));
+    assert!(send(&router, keyed("/pay", "k"), "").await.is_replay());
+}
+
 /// A commit that never happens, and a store that takes no release until it is mended.
 struct AwayAfterCommit(AtomicBool);
 
@@ -208,7 +236,7 @@ async fn the_key_of_an_aborted_transaction_is_freed_however_late() {
     let ledger = Ledger::new().await;
     let hook = Arc::new(AwayAfterCommit(AtomicBool::new(false)));
     let store = Hooked::new(ledger.store.clone(), Arc::clone(&hook) as Arc<dyn Hook>);
-    let held = layer(store.clone()).unknown_outcome(UnknownOutcome::Hold).record_deadline(Duration::from_millis(300));
+    let held = layer(store.clone()).unknown_outcome(UnknownOutcome::Hold).record_deadline(Duration::from_secs(1));
     let router = Router::new().route("/pay", post(pay)).layer(held).with_state(store);
     let answer = send(&router, keyed("/pay", "k"), "").await;
     assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("transaction-failed")));

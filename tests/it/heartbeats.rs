@@ -1,0 +1,88 @@
+//! A lease is renewed for as long as its run lasts and no longer, and a run that has lost it is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::any;
+use http::StatusCode;
+use idempotency_layer::{IdempotencyLayer, Operation};
+use idempotency_tests::gate::Gate;
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_tests::stores::embedded;
+
+use crate::request::{gated, keyed, layer, send, sending};
+
+/// Three renewals of it take as long as it does.
+const LEASE: Duration = Duration::from_millis(300);
+
+/// Waits until it is told that its key is lost.
+async fn until_told(State(gate): State<Gate>, operation: Operation) -> StatusCode {
+    gate.pass().await;
+    let told = tokio::time::timeout(Duration::from_secs(10), operation.cancellation().cancelled());
+    if told.await.is_ok() { StatusCode::CREATED } else { StatusCode::INTERNAL_SERVER_ERROR }
+}
+
+/// The store says so while it answers every renewal, so that no clock of the process does. Fails when `beat` ends at a
+/// fenced renewal without telling the operation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_overtaken_is_told_by_its_next_renewal() {
+    for subject in embedded().await {
+        let gate = Gate::open();
+        let router = Router::new()
+            .route("/pay", any(until_told))
+            .layer(layer(&subject.store).lease(LEASE))
+            .with_state(gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        // The store's clock alone passes the lease; the renewals that go on meanwhile are those of the first run.
+        let heir = gated(layer(&subject.store), Gate::open());
+        let answer = loop {
+            subject.hand.advance(LEASE);
+            let answer = send(&heir, keyed("/pay", "k"), "").await;
+            if answer.problem() != Some("in-flight") {
+                break answer;
+            }
+        };
+        assert_eq!(answer.body, "entry 1, attempt 2", "{}", subject.name);
+        // Its result is not the key's; the failure of one that was not told would have been its answer.
+        let answer = run.await.unwrap();
+        assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("lease-lost")), "{}", subject.name);
+    }
+}
+
+/// Counts renewals.
+#[derive(Default)]
+struct Renewals(AtomicU32);
+
+impl Hook for Renewals {
+    fn before(&self, verb: Verb) -> Hooking {
+        self.0.fetch_add(u32::from(verb == Verb::Renew), Ordering::SeqCst);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Fails when a `Beating` that is dropped does not end its task.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_has_ended_is_not_renewed() {
+    for subject in embedded().await {
+        let (gate, renewals) = (Gate::closed(), Arc::new(Renewals::default()));
+        let store = Hooked::new(subject.store.clone(), Arc::clone(&renewals) as Arc<dyn Hook>);
+        let router = gated(IdempotencyLayer::new(store).anonymous(true).lease(LEASE), gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        while renewals.0.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        gate.release(1);
+        assert_eq!(run.await.unwrap().status, 201, "{}", subject.name);
+
+        let renewed = renewals.0.load(Ordering::SeqCst);
+        tokio::time::sleep(LEASE * 2).await;
+        // One may have been under way when the client was answered, before the heartbeat was let go.
+        let later = renewals.0.load(Ordering::SeqCst);
+        assert!(later <= renewed + 1, "{}: {renewed}, then {later}", subject.name);
+    }
+}
