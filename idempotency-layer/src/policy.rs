@@ -63,10 +63,14 @@ pub(crate) enum Settlement {
     Hold,
 }
 
-/// Reads a status.
+/// Reads the status of a run; no route means that no handler answered.
 pub(crate) fn outcome(status: StatusCode, unrouted: bool) -> Outcome {
+    if unrouted && status == StatusCode::NOT_FOUND { Outcome::NothingRan } else { outcome_of(status) }
+}
+
+/// Reads a status alone.
+pub(crate) fn outcome_of(status: StatusCode) -> Outcome {
     match status.as_u16() {
-        404 if unrouted => Outcome::NothingRan,
         400 | 401 | 403 | 405 | 406 | 411 | 413 | 414 | 415 | 422 | 426 | 428 | 431 => Outcome::NothingRan,
         425 | 429 => Outcome::Free,
         408 | 500.. => Outcome::Unknown,
@@ -111,7 +115,7 @@ mod tests {
                 408 | 500..=999 => (Outcome::Unknown, Settlement::Release),
                 _ => (Outcome::Record, Settlement::Record),
             };
-            let read = outcome(StatusCode::from_u16(status).expect("a status"), false);
+            let read = outcome_of(StatusCode::from_u16(status).expect("a status"));
             assert_eq!((read, settlement(read, &FACTS)), expected, "{status}");
         }
     }

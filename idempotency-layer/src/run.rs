@@ -47,6 +47,8 @@ pub(crate) struct Run<St: Store, RB: Body, E> {
     shared: Arc<Shared<St>>,
     operation: Operation,
     heartbeat: Heartbeat<St>,
+    /// From when on the lease counts.
+    since: Instant,
     unrouted: bool,
     /// Its receiver is gone when the client is.
     answer: Option<oneshot::Sender<Answer<RB, E>>>,
@@ -85,7 +87,7 @@ where
     parts.extensions.insert(operation.clone());
     let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
     let request = Request::from_parts(parts, body);
-    let run = Run { shared, operation, heartbeat, unrouted, answer: Some(answer), _admitted: admitted };
+    let run = Run { shared, operation, heartbeat, since, unrouted, answer: Some(answer), _admitted: admitted };
     // In boxes: a task is moved whole, more than once, before it runs, and the handler is gone when its record is written.
     let handler = boxed(guarded(inner, request, method, cap));
     tokio::spawn(boxed(run.drive(handler)).in_current_span());
@@ -118,37 +120,54 @@ where
         H: Future<Output = Ran<RB, E>> + Send,
     {
         async move {
-            // What it is made of has left the future when the verdict is settled.
-            let verdict = {
-                let next = self.judge(handler.await);
-                match next {
-                    Next::Settle(verdict) => verdict,
-                    Next::RollBack(open, verdict) => {
-                        self.roll_back(open).await;
-                        verdict
-                    }
-                    Next::Commit(open, verdict) => return self.commit(open, verdict).await,
-                }
-            };
-            let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
-            let written = match poll!(settled.as_mut()) {
-                Poll::Ready(written) => Ok(written),
-                Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
-            };
-            let is_late = written.is_err();
-            let response = self.answer_to(&verdict.step, written, verdict.answer);
-            send(self.answer.take(), response);
-            if is_late {
-                tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
-                let written = settled.await;
-                tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
+            if self.is_late() {
+                return self.give_up().await;
             }
-            // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
+            let (mut verdict, closed) = self.judge(handler.await);
+            if let Some(open) = self.transaction(closed, &mut verdict) {
+                return self.end_transaction(open, verdict).await;
+            }
+            self.settle(&mut verdict).await;
         }
     }
 
-    /// Says what is to be done with what the handler made of its run.
-    fn judge(&self, ran: Ran<RB, E>) -> Next<RB, E> {
+    /// Writes the record by itself, and answers.
+    async fn settle(&mut self, verdict: &mut Verdict<RB, E>) {
+        let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
+        let written = match poll!(settled.as_mut()) {
+            Poll::Ready(written) => Ok(written),
+            Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
+        };
+        let is_late = written.is_err();
+        let response = verdict.answer.take().map(|answer| self.answer_to(&verdict.step, written, answer));
+        send(self.answer.take(), response);
+        if is_late {
+            tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
+            let written = settled.await;
+            tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
+        }
+        // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
+    }
+
+    /// Whether the lease has passed before the handler was called, as after a pause of the process.
+    fn is_late(&self) -> bool {
+        Instant::now() >= self.since + self.operation.lease().duration
+    }
+
+    /// Ends a run that has not begun: another one may have.
+    fn give_up(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        tracing::warn!(operation = ?self.operation, "a lease had passed before its run began; it is not begun");
+        Box::pin(async move {
+            send(self.answer.take(), Some(Ok(self.shared.refuse_unrun(Problem::lease_lost()))));
+            // It did nothing. Where it is fenced somebody else has the key already.
+            let step = Step::unrun(self.operation.attempt());
+            let written = settle(&self.shared.store, self.operation.lease(), &step).await;
+            tracing::debug!(operation = ?self.operation, written = ?written, "a key was given back");
+        })
+    }
+
+    /// What the policy says of what the handler made of its run, and what is in the slot of its transaction.
+    fn judge(&self, ran: Ran<RB, E>) -> (Verdict<RB, E>, Closed) {
         let closed = self.operation.slot().close();
         let facts = RunFacts {
             attempt: self.operation.attempt(),
@@ -156,23 +175,30 @@ where
             unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
         };
-        let verdict = Verdict::of(ran, &facts, &self.shared);
+        (Verdict::of(ran, &facts, &self.shared), closed)
+    }
+
+    /// The transaction that is to be ended, if there is one; the verdict is mended where the handler lost or got none.
+    fn transaction(&self, closed: Closed, verdict: &mut Verdict<RB, E>) -> Option<Box<dyn Open>> {
         match closed {
-            Closed::Unused => Next::Settle(verdict),
+            Closed::Unused => None,
             // Whatever the handler made of the error: nothing was written, and a retry may get its transaction. Unless it
             // says for itself what its answer means, as one does that has had an effect elsewhere.
-            Closed::Failed(problem) if verdict.is_server_error() && !verdict.is_declared => {
-                Next::Settle(Verdict::refused(&self.shared, problem))
+            Closed::Failed(problem) => {
+                if verdict.is_server_error() && !verdict.is_declared {
+                    *verdict = Verdict::refused(&self.shared, problem);
+                }
+                None
             }
-            Closed::Failed(_) => Next::Settle(verdict),
-            Closed::Transaction(open) if !open.is_back() => {
-                tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
-                // The verdict is dropped here. The transaction may be inside the body that it holds, and whoever waited
-                // for it would wait for a client that is not served.
-                Next::RollBack(open, Verdict::refused(&self.shared, Problem::transaction_lost()))
+            Closed::Transaction(open) => {
+                if !open.is_back() {
+                    tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                    // The old verdict is dropped here. The transaction may be inside the body that it holds, and whoever
+                    // waited for it would wait for a client that is not served.
+                    *verdict = Verdict::refused(&self.shared, Problem::transaction_lost());
+                }
+                Some(open)
             }
-            Closed::Transaction(open) if verdict.commits() => Next::Commit(open, verdict),
-            Closed::Transaction(open) => Next::RollBack(open, verdict),
         }
     }
 
@@ -204,23 +230,23 @@ where
         response
     }
 
-    /// Rolls back, and goes on when that takes too long: the client waits, and the record does not depend on it.
-    fn roll_back(&self, open: Box<dyn Open>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move {
-            let rolled_back = timeout(self.shared.config.record_deadline, open.roll_back(self.operation.lease()));
-            if rolled_back.await.is_err() {
-                tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
-            }
-        })
+    /// In a box, so that runs without a transaction need no room for it.
+    fn end_transaction(self, open: Box<dyn Open>, verdict: Verdict<RB, E>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        if verdict.commits() { Box::pin(self.commit(open, verdict)) } else { Box::pin(self.roll_back(open, verdict)) }
     }
 
-    /// In a box, as every step of a transaction, so that runs without one need no room for it.
-    fn commit(self, open: Box<dyn Open>, verdict: Verdict<RB, E>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(self.committed(open, verdict))
+    /// Rolls back, and then writes the record by itself. It goes on when the rollback takes too long: the client waits, and
+    /// the record does not depend on it.
+    async fn roll_back(mut self, open: Box<dyn Open>, mut verdict: Verdict<RB, E>) {
+        let patience = self.shared.config.record_deadline;
+        if timeout(patience, open.roll_back(self.operation.lease())).await.is_err() {
+            tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
+        }
+        self.settle(&mut verdict).await;
     }
 
     /// Records and commits in the handler's transaction.
-    async fn committed(mut self, open: Box<dyn Open>, verdict: Verdict<RB, E>) {
+    async fn commit(mut self, open: Box<dyn Open>, mut verdict: Verdict<RB, E>) {
         // A renewal that comes between would conflict with the very row that is about to be written.
         self.heartbeat.stop().await;
         let (shared, operation) = (&self.shared, &self.operation);
@@ -253,8 +279,8 @@ where
             None => Some(Problem::store_unavailable()),
         };
         let response = match problem {
-            None => verdict.answer.map(|response| self.recorded(response)),
-            Some(problem) => Ok(shared.refuse(problem)),
+            None => verdict.answer.take().map(|answer| answer.map(|response| self.recorded(response))),
+            Some(problem) => Some(Ok(shared.refuse(problem))),
         };
         // Nothing of it is in the database, so the key is free at once, or as soon as the store takes it.
         if matches!(committed, Some(Commit::Lost | Commit::Aborted)) {
@@ -302,13 +328,6 @@ where
     AssertUnwindSafe(collected).catch_unwind().map(|ran| ran.unwrap_or(Ran::Panicked))
 }
 
-/// What is to be done with a run.
-enum Next<RB: Body, E> {
-    Settle(Verdict<RB, E>),
-    RollBack(Box<dyn Open>, Verdict<RB, E>),
-    Commit(Box<dyn Open>, Verdict<RB, E>),
-}
-
 /// Asks until the deadline what became of a commit. `None`: that could not be established.
 async fn confirm(open: &dyn Open, lease: &Lease, deadline: Instant) -> Option<Commit> {
     let asked = async {
@@ -335,8 +354,11 @@ fn is_unrouted(_: &Parts) -> bool {
     false
 }
 
-fn send<RB: Body, E>(answer: Option<oneshot::Sender<Answer<RB, E>>>, response: Answer<RB, E>) {
-    if answer.is_none_or(|answer| answer.send(response).is_err()) {
+/// Answers, once.
+fn send<RB: Body, E>(answer: Option<oneshot::Sender<Answer<RB, E>>>, response: Option<Answer<RB, E>>) {
+    if let (Some(answer), Some(response)) = (answer, response)
+        && answer.send(response).is_err()
+    {
         tracing::debug!("the client of a run has gone; its retry gets the record");
     }
 }

@@ -40,7 +40,7 @@ use crate::future::ResponseFuture;
 use crate::hash::record_id;
 use crate::heartbeat::Heartbeats;
 use crate::intake::{self, Intake};
-use crate::policy::{Outcome, outcome};
+use crate::policy::{Outcome, outcome_of};
 use crate::refusal::refusal;
 use crate::replay::replay;
 use crate::run::{self, Held};
@@ -109,9 +109,9 @@ impl<St: Store> Shared<St> {
     }
 
     /// Refuses a request that is not run. A layer outside, which runs this one, hears that its key may be tried again.
-    fn refuse_unrun<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
+    pub(crate) fn refuse_unrun<B: Body>(&self, problem: Problem) -> Response<ResponseBody<B>> {
         let mut response = self.refuse(problem);
-        if outcome(response.status(), false) != Outcome::NothingRan {
+        if outcome_of(response.status()) != Outcome::NothingRan {
             response.extensions_mut().insert(Outcome::Free);
         }
         response
@@ -178,30 +178,33 @@ where
 {
     let (parts, body) = request.into_parts();
     async move {
-        let config = &shared.config;
-        let caller = caller(config.principal.as_ref(), &config.credentials, &parts);
-        match &caller {
-            Caller::PerRequest => {
-                tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
-                return Ok(shared.refuse_unrun(Problem::principal_required()));
+        // In a block of its own, so that nothing of it is in the future any more when the claim is sent.
+        let (request, admitted) = {
+            let config = &shared.config;
+            let caller = caller(config.principal.as_ref(), &config.credentials, &parts);
+            match &caller {
+                Caller::PerRequest => {
+                    tracing::error!(scope = %config.scope, "credentials change per request and no principal is configured");
+                    return Ok(shared.refuse_unrun(Problem::principal_required()));
+                }
+                Caller::Credentials { any: false } => shared.warn_of_anonymous(),
+                Caller::Principal(_) | Caller::Credentials { any: true } => {}
             }
-            Caller::Credentials { any: false } => shared.warn_of_anonymous(),
-            Caller::Principal(_) | Caller::Credentials { any: true } => {}
-        }
-        let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
-            Ok(intake) => intake,
-            Err(problem) => return Ok(shared.refuse_unrun(problem)),
+            let intake = match intake::read(body, &parts.headers, config.max_request_body, &shared.buffered).await {
+                Ok(intake) => intake,
+                Err(problem) => return Ok(shared.refuse_unrun(problem)),
+            };
+            let Some(running) = shared.running.take(1) else {
+                return Ok(shared.refuse_unrun(Problem::overloaded()));
+            };
+            // The token first: a tracker that is closed after this waits for the run.
+            let tracked = shared.tracker.token();
+            if shared.tracker.is_closed() {
+                return Ok(shared.refuse_unrun(Problem::draining()));
+            }
+            let request = shared.claim_request(&parts, &intake.body, &caller, &key);
+            (request, Admitted { key, intake, _running: running, _tracked: tracked })
         };
-        let Some(running) = shared.running.take(1) else {
-            return Ok(shared.refuse_unrun(Problem::overloaded()));
-        };
-        // The token first: a tracker that is closed after this waits for the run.
-        let tracked = shared.tracker.token();
-        if shared.tracker.is_closed() {
-            return Ok(shared.refuse_unrun(Problem::draining()));
-        }
-        let request = shared.claim_request(&parts, &intake.body, &caller, &key);
-        let admitted = Admitted { key, intake, _running: running, _tracked: tracked };
 
         // From here on the client may go: what it has asked for is done all the same.
         claiming.begin();

@@ -24,6 +24,12 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Gives back the key of a run that did nothing. At a first attempt it was never used; at a later one it must go on
+    /// meaning its request.
+    pub(crate) fn unrun(attempt: u32) -> Self {
+        if attempt == 1 { Self::Forget } else { Self::Release }
+    }
+
     /// The step of a settlement that records nothing; a record is made of its completion.
     pub(crate) fn without_response(settlement: Settlement) -> Self {
         match settlement {
@@ -64,7 +70,8 @@ pub(crate) async fn settle(store: &impl Store, lease: &Lease, step: &Step) -> Op
     }
 }
 
-async fn write(store: &impl Store, lease: &Lease, step: &Step) -> Result<Write, StoreError> {
+/// Writes one step once.
+pub(crate) async fn write(store: &impl Store, lease: &Lease, step: &Step) -> Result<Write, StoreError> {
     match step {
         Step::Complete(completion) => store.complete(lease, completion).await,
         Step::Release => store.release(lease).await,

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tracing::Instrument;
 
 use crate::bound::Bound;
+use crate::settle::{Step, write};
 use crate::store::{Claim, ClaimRequest, Store, StoreError, Write};
 
 /// Takes a claim back in a task of its own, if `room` has a place for it.
@@ -47,8 +48,7 @@ async fn undo(store: impl Store, request: ClaimRequest) {
 
 async fn give_back(store: &impl Store, request: &ClaimRequest) -> Result<Write, StoreError> {
     match store.claim(request).await? {
-        Claim::Acquired(acquired) if acquired.attempt == 1 => store.forget(&request.lease).await,
-        Claim::Acquired(_) => store.release(&request.lease).await,
+        Claim::Acquired(acquired) => write(store, &request.lease, &Step::unrun(acquired.attempt)).await,
         _ => Ok(Write::Done),
     }
 }

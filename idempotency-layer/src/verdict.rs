@@ -28,7 +28,8 @@ pub(crate) enum Ran<RB: Body, E> {
 /// What is to be written for a run, and what its client gets once it is.
 pub(crate) struct Verdict<RB: Body, E> {
     pub(crate) step: Step,
-    pub(crate) answer: Answer<RB, E>,
+    /// Taken when the client is answered.
+    pub(crate) answer: Option<Answer<RB, E>>,
     is_success: bool,
     /// Whether the handler has said which [`Outcome`] it is.
     pub(crate) is_declared: bool,
@@ -41,7 +42,7 @@ impl<RB: Body, E> Verdict<RB, E> {
             Ran::Answered(parts, collected) => (parts, collected),
             Ran::Failed(error) => {
                 let step = Step::without_response(settlement(Outcome::Unknown, facts));
-                return Self { step, answer: Err(error), is_success: false, is_declared: false };
+                return Self { step, answer: Some(Err(error)), is_success: false, is_declared: false };
             }
             Ran::Panicked => {
                 tracing::error!("a keyed handler panicked; its outcome is unknown");
@@ -74,17 +75,17 @@ impl<RB: Body, E> Verdict<RB, E> {
             (settlement, _) => Step::without_response(settlement),
         };
         let is_declared = declared.is_some();
-        Self { step, answer: Ok(Response::from_parts(parts, body)), is_success, is_declared }
+        Self { step, answer: Some(Ok(Response::from_parts(parts, body))), is_success, is_declared }
     }
 
     /// A run that did nothing and answers with a problem: its key is free.
     pub(crate) fn refused<St: Store>(shared: &Shared<St>, problem: Problem) -> Self {
-        let answer = Ok(shared.refuse(problem));
+        let answer = Some(Ok(shared.refuse(problem)));
         Self { step: Step::Release, answer, is_success: false, is_declared: false }
     }
 
     pub(crate) fn is_server_error(&self) -> bool {
-        self.answer.as_ref().is_ok_and(|response| response.status().is_server_error())
+        matches!(&self.answer, Some(Ok(response)) if response.status().is_server_error())
     }
 
     /// Whether it is written in the handler's transaction, where there is one.

@@ -12,8 +12,9 @@ use idempotency_layer::{IdempotencyLayer, Operation};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
 use idempotency_tests::stores::embedded;
+use tokio::sync::Notify;
 
-use crate::request::{gated, keyed, layer, send, sending};
+use crate::request::{gated, keyed, layer, send, send_until_ended, sending};
 
 /// Three renewals of it take as long as it does.
 const LEASE: Duration = Duration::from_millis(300);
@@ -84,5 +85,54 @@ async fn a_run_that_has_ended_is_not_renewed() {
         // One may have been under way when the client was answered, before the heartbeat was let go.
         let later = renewals.0.load(Ordering::SeqCst);
         assert!(later <= renewed + 1, "{}: {renewed}, then {later}", subject.name);
+    }
+}
+
+/// Keeps the first reply to a claim back for as long as its lease lasts.
+#[derive(Default)]
+struct SlowReply {
+    claims: AtomicU32,
+    claimed: Arc<Notify>,
+}
+
+impl Hook for SlowReply {
+    fn after(&self, verb: Verb) -> Hooking {
+        let is_first = verb == Verb::Claim && self.claims.fetch_add(1, Ordering::SeqCst) == 0;
+        let claimed = Arc::clone(&self.claimed);
+        Box::pin(async move {
+            if is_first {
+                claimed.notify_one();
+                tokio::time::sleep(LEASE).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// A run that has the word of the store only when its lease has passed may have an heir already. Fails when `drive` calls
+/// the handler without asking `is_late`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_whose_lease_has_passed_before_it_began_is_not_begun() {
+    for has_heir in [false, true] {
+        for subject in embedded().await {
+            let (gate, slow) = (Gate::open(), Arc::new(SlowReply::default()));
+            let store = Hooked::new(subject.store.clone(), Arc::clone(&slow) as Arc<dyn Hook>);
+            let router = gated(IdempotencyLayer::new(store).anonymous(true).lease(LEASE), gate.clone());
+            let late = sending(&router, keyed("/pay", "k"), "");
+            slow.claimed.notified().await;
+            if has_heir {
+                subject.hand.advance(LEASE);
+                let heir = send(&router, keyed("/pay", "k"), "").await;
+                assert_eq!(heir.body, "entry 1, attempt 2", "{}", subject.name);
+            }
+            let late = late.await.unwrap();
+            assert_eq!((late.status.as_u16(), late.problem()), (503, Some("lease-lost")), "{}", subject.name);
+
+            // Its key was given back, unless it is the heir's.
+            let retry = send_until_ended(&router, "k").await;
+            let expected = if has_heir { "entry 1, attempt 2" } else { "entry 1, attempt 1" };
+            assert_eq!((&retry.body[..], gate.entries()), (expected.as_bytes(), 1), "{}", subject.name);
+            assert_eq!(retry.is_replay(), has_heir, "{}", subject.name);
+        }
     }
 }
