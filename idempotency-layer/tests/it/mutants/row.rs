@@ -65,16 +65,15 @@ impl Rules {
     pub(super) fn is_expired(&self, row: &Row, last_retention: Duration) -> bool {
         let retention = if self.has(OneRetentionForAll) { last_retention } else { row.retention };
         let since = if self.has(RetentionCountsFromTheClaim) { row.claimed_at } else { row.written_at };
-        let until = since + retention;
         let until = match row.state {
             State::Held(_) if !self.has(HeldExpires) => return false,
             State::Running if self.has(RunsNeverExpire) => return false,
             State::Running if row.is_under_hold() && !self.has(RunsUnderHoldExpire) => return false,
             State::Running if self.has(LiveRunsExpire) => row.claimed_at + retention,
             State::Running if self.has(RecordsEndWithTheirLease) => row.lease_until,
-            State::Running => until.max(row.lease_until),
+            State::Running => (since + retention).max(row.lease_until),
             _ if self.has(SettledNeverExpires) => return false,
-            _ => until,
+            _ => since + retention,
         };
         until <= self.now
     }
