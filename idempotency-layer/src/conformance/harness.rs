@@ -8,34 +8,44 @@ use crate::{SharedStore, Store};
 
 /// A store on trial.
 ///
-/// This one is for a store on a clock that it cannot set:
+/// This one is for a store on a clock that it cannot set. It has a connection of its own to the store's database, to
+/// break records by:
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use idempotency_layer::MemoryStore;
 /// use idempotency_layer::conformance::Harness;
 /// use idempotency_layer::store::{RecordId, StoreErrorKind};
+/// # use idempotency_layer::MemoryStore as MyStore;
+/// # struct MyDatabase;
+/// # impl MyDatabase {
+/// #     async fn set_format(&self, _: &RecordId, _: u8) {}
+/// # }
 ///
-/// struct MyHarness(MemoryStore);
+/// struct MyHarness {
+///     store: MyStore,
+///     database: MyDatabase,
+/// }
 ///
 /// impl Harness for MyHarness {
-///     type Store = MemoryStore;
+///     type Store = MyStore;
 ///
-///     async fn open(&self) -> MemoryStore {
-///         self.0.clone()
+///     async fn open(&self) -> MyStore {
+///         self.store.clone()
 ///     }
 ///
-///     async fn open_elsewhere(&self) -> MemoryStore {
-///         MemoryStore::new()
+///     async fn open_elsewhere(&self) -> MyStore {
+///         MyStore::new()
 ///     }
 ///
 ///     async fn pass(&self, by: Duration) {
 ///         tokio::time::sleep(by).await;
 ///     }
 ///
-///     async fn damage(&self, _: &RecordId, _: StoreErrorKind) {
-///         todo!("write a byte into the record that its reader refuses")
+///     async fn damage(&self, record: &RecordId, kind: StoreErrorKind) {
+///         // Formats that no version of the store has written: one of the future, and one that will never be.
+///         let format = if kind == StoreErrorKind::Newer { u8::MAX } else { 0 };
+///         self.database.set_format(record, format).await;
 ///     }
 ///
 ///     fn lease(&self) -> Duration {
