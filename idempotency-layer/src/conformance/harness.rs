@@ -93,6 +93,32 @@ pub trait Harness: Send + Sync + 'static {
     fn pushes(&self) -> bool;
 }
 
+/// Forwards what does not depend on the type of the store to the harness that is erased.
+macro_rules! forward_harness {
+    () => {
+        async fn pass(&self, by: Duration) {
+            self.0.pass(by).await;
+        }
+
+        async fn damage(&self, record: &RecordId, kind: StoreErrorKind) {
+            self.0.damage(record, kind).await;
+        }
+
+        fn lease(&self) -> Duration {
+            self.0.lease()
+        }
+
+        fn retention(&self) -> Duration {
+            self.0.retention()
+        }
+
+        fn pushes(&self) -> bool {
+            self.0.pushes()
+        }
+    };
+}
+pub(super) use forward_harness;
+
 /// The harness of the same store behind a [`SharedStore`].
 #[derive(Clone, Debug)]
 pub struct Erased<H>(
@@ -111,25 +137,7 @@ impl<H: Harness> Harness for Erased<H> {
         SharedStore::new(self.0.open_elsewhere().await)
     }
 
-    async fn pass(&self, by: Duration) {
-        self.0.pass(by).await;
-    }
-
-    async fn damage(&self, record: &RecordId, kind: StoreErrorKind) {
-        self.0.damage(record, kind).await;
-    }
-
-    fn lease(&self) -> Duration {
-        self.0.lease()
-    }
-
-    fn retention(&self) -> Duration {
-        self.0.retention()
-    }
-
-    fn pushes(&self) -> bool {
-        self.0.pushes()
-    }
+    forward_harness!();
 }
 
 /// Lets a lease of the harness's length lapse.

@@ -128,6 +128,17 @@ impl<S: Store> Key<S> {
         request.lease
     }
 
+    /// A run of another such key for each of these.
+    pub(super) async fn run_for_each<T>(&self, these: impl IntoIterator<Item = T>) -> Vec<(T, Self, Lease)> {
+        let mut runs = Vec::new();
+        for this in these {
+            let key = self.fresh();
+            let lease = key.acquire().await;
+            runs.push((this, key, lease));
+        }
+        runs
+    }
+
     pub(super) async fn renew(&self, lease: &Lease) -> Renewal {
         answered("renew", self.store.renew(lease).await)
     }

@@ -101,12 +101,7 @@ pub async fn a_page_passes_over_runs_that_live<H: Harness>(harness: &H) {
 /// Fails on a store that decides what a claim has found lapsed, and nothing else.
 pub async fn a_run_that_lapsed_under_hold_is_decided_and_its_holder_fenced<H: Harness>(harness: &H) {
     let any = Key::lapsing(harness).await.unknown(UnknownOutcome::Hold);
-    let mut runs = Vec::new();
-    for resolution in resolutions() {
-        let key = any.fresh();
-        let lease = key.acquire_as(1).await;
-        runs.push((resolution, key, lease));
-    }
+    let runs = any.run_for_each(resolutions()).await;
     lapse(harness).await;
     for (resolution, key, lease) in runs {
         let key = key.lease(lasting(harness));
@@ -149,13 +144,8 @@ pub async fn a_holder_that_lapsed_under_hold_still_renews<H: Harness>(harness: &
 ///
 /// Fails on a store that takes the end of no run which it lists.
 pub async fn a_holder_that_lapsed_under_hold_still_ends_its_run<H: Harness>(harness: &H) {
-    let mut runs = Vec::new();
     let any = Key::lapsing(harness).await.unknown(UnknownOutcome::Hold);
-    for end in End::ALL {
-        let key = any.fresh();
-        let lease = key.acquire().await;
-        runs.push((end, key, lease));
-    }
+    let runs = any.run_for_each(End::ALL).await;
     lapse(harness).await;
     for (end, key, lease) in runs {
         assert_eq!(key.seen().await, Seen::Held(lease.id), "a run that lapsed under Hold");
@@ -170,15 +160,10 @@ pub async fn a_holder_that_lapsed_under_hold_still_ends_its_run<H: Harness>(harn
 pub async fn a_completion_and_a_decision_do_not_both_win<H: Harness>(harness: &H) {
     let [_, free, _] = resolutions();
     let any = Key::lapsing(harness).await.unknown(UnknownOutcome::Hold);
-    let mut runs = Vec::new();
-    for _ in 0..PAIRS {
-        let key = any.fresh();
-        let lease = key.acquire().await;
-        runs.push((key, lease));
-    }
+    let runs = any.run_for_each(0..PAIRS).await;
     let other = harness.open().await;
     lapse(harness).await;
-    for (at, (key, lease)) in runs.into_iter().enumerate() {
+    for (at, key, lease) in runs {
         let hold = key.hold().await;
         let (holder, operator, free) = (key.through(other.clone()), key.clone(), free.clone());
         let completion = async move { holder.end(End::Complete, &lease).await };

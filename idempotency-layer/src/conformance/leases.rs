@@ -92,13 +92,7 @@ pub async fn a_lapsed_holder_that_nobody_overtook_renews<H: Harness>(harness: &H
 ///
 /// Fails on a store that fences a completion by time.
 pub async fn a_lapsed_holder_that_nobody_overtook_ends_its_run<H: Harness>(harness: &H) {
-    let mut runs = Vec::new();
-    let any = Key::lapsing(harness).await;
-    for end in End::ALL {
-        let key = any.fresh();
-        let lease = key.acquire().await;
-        runs.push((end, key, lease));
-    }
+    let runs = Key::lapsing(harness).await.run_for_each(End::ALL).await;
     lapse(harness).await;
     for (end, key, lease) in runs {
         key.end_held(end, &lease).await;

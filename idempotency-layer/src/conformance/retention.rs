@@ -57,19 +57,13 @@ pub async fn a_replay_tells_how_long_the_key_is_kept<H: Harness>(harness: &H) {
 ///
 /// Fails on a store that counts from the claim.
 pub async fn the_retention_counts_from_the_last_write<H: Harness>(harness: &H) {
-    let mut keys = Vec::new();
-    let any = Key::expiring(harness).await;
-    for end in [End::Complete, End::Bury, End::Release] {
-        let key = any.fresh();
-        let lease = key.acquire().await;
-        keys.push((end, key, lease));
-    }
+    let runs = Key::expiring(harness).await.run_for_each([End::Complete, End::Bury, End::Release]).await;
     harness.pass(harness.retention() / 2).await;
-    for (end, key, lease) in &keys {
+    for (end, key, lease) in &runs {
         key.end_held(*end, lease).await;
     }
     harness.pass(harness.retention() * 3 / 4).await;
-    for (end, key, _) in keys {
+    for (end, key, _) in runs {
         assert_is!(
             key.other_request().claim().await,
             Claim::Reused,

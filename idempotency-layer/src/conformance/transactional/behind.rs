@@ -1,10 +1,8 @@
 //! A handler that ends its transaction by itself has no effect and no record, and the key can be run again.
 
-use super::super::harness::lapse;
-use super::super::key::Seen;
-use super::run::{Run, effect, is_kept_out};
+use super::run::{Run, effect};
 use super::{Ending, TransactionalHarness};
-use crate::store::{Claim, Commit};
+use crate::store::Commit;
 
 /// A COMMIT of the handler's own makes nothing durable, and there is no record.
 ///
@@ -54,15 +52,7 @@ pub async fn an_overtaken_holder_of_a_lost_transaction_is_fenced<H: Transactiona
     if !harness.end_behind(&mut transaction, Ending::Rollback, &effect()).await {
         return;
     }
-    lapse(harness).await;
-    let (lease, claim) = run.challenge().await;
-    if let Ok(Claim::Acquired(_)) = claim {
-        assert_eq!(run.complete_in(transaction).await, Commit::Fenced, "a commit by a holder that was overtaken");
-        assert_eq!(run.effects().await, 0, "effects of a holder that was overtaken");
-        assert_eq!(run.elsewhere.seen().await, Seen::Running(lease.id), "the record after a fenced commit");
-        return;
-    }
-    assert!(is_kept_out(&claim), "a claim on a lapsed holder with a lost transaction got {claim:?}");
+    let Some(transaction) = run.unless_overtaken(transaction).await else { return };
     assert_eq!(run.complete_in(transaction).await, Commit::Lost, "a commit by a holder that nobody overtook");
     run.left_nothing("after the commit of a lost transaction").await;
 }

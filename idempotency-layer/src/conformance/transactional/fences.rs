@@ -1,12 +1,11 @@
 //! Only the holder gets a transaction, and only under its own lease does that commit.
 
-use super::super::harness::lapse;
-use super::super::key::{Key, Seen};
+use super::super::key::Key;
 use super::super::stage::scenes;
 use super::TransactionalHarness;
-use super::run::{Run, is_kept_out, within};
+use super::run::{Run, within};
 use crate::TransactionalStore;
-use crate::store::{Begin, Claim, Commit, Lease, LeaseId};
+use crate::store::{Begin, Commit, Lease, LeaseId};
 
 /// A holder whose run has ended, whatever came since, is given no transaction; nor is an id that never held, or that asks
 /// for a record which is not there.
@@ -39,16 +38,7 @@ async fn is_fenced<S: TransactionalStore>(key: &Key<S>, lease: &Lease, who: &str
 /// Fails on a store that looks at the holder when the transaction begins and not when it commits.
 pub async fn an_overtaken_holder_commits_nothing<H: TransactionalHarness>(harness: &H) {
     let run = Run::lapsing(harness).await;
-    let transaction = run.begin_and_write().await;
-    lapse(harness).await;
-    let (lease, claim) = run.challenge().await;
-    if let Ok(Claim::Acquired(_)) = claim {
-        assert_eq!(run.complete_in(transaction).await, Commit::Fenced, "a commit by a holder that was overtaken");
-        assert_eq!(run.effects().await, 0, "effects of a holder that was overtaken");
-        assert_eq!(run.elsewhere.seen().await, Seen::Running(lease.id), "the record after a fenced commit");
-        return;
-    }
-    assert!(is_kept_out(&claim), "a claim on a lapsed holder with an open transaction got {claim:?}");
+    let Some(transaction) = run.unless_overtaken(run.begin_and_write().await).await else { return };
     assert_eq!(run.complete_in(transaction).await, Commit::Committed, "a commit by a holder that nobody overtook");
     run.left_both("after the commit of a holder that nobody overtook").await;
 }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::super::Harness;
+use super::super::harness::forward_harness;
 use crate::store::{RecordId, StoreErrorKind};
 use crate::{SharedTransactionalStore, TransactionalStore};
 
@@ -70,25 +71,7 @@ impl<H: TransactionalHarness> Harness for ErasedTransactional<H> {
         SharedTransactionalStore::new(self.0.open_elsewhere().await)
     }
 
-    async fn pass(&self, by: Duration) {
-        self.0.pass(by).await;
-    }
-
-    async fn damage(&self, record: &RecordId, kind: StoreErrorKind) {
-        self.0.damage(record, kind).await;
-    }
-
-    fn lease(&self) -> Duration {
-        self.0.lease()
-    }
-
-    fn retention(&self) -> Duration {
-        self.0.retention()
-    }
-
-    fn pushes(&self) -> bool {
-        self.0.pushes()
-    }
+    forward_harness!();
 }
 
 impl<H: TransactionalHarness> TransactionalHarness for ErasedTransactional<H> {

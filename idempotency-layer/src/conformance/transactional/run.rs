@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use super::super::harness::lapse;
 use super::super::key::{Key, Seen, answer_of, answered, lasting, random};
 use super::{TransactionOf, TransactionalHarness};
 use crate::store::{Begin, Claim, Commit, Completion, Lease, RecordId, StoreError, StoreErrorKind, Write};
@@ -91,6 +92,21 @@ impl<'a, H: TransactionalHarness> Run<'a, H> {
         let request = self.elsewhere.lease(lasting(self.harness)).request();
         let claim = within(self.elsewhere.store.claim(&request)).await;
         (request.lease, claim)
+    }
+
+    /// Lets the lease lapse and the key be claimed from elsewhere, and gives the transaction back when that was kept out.
+    /// Asserts that a holder which was overtaken commits neither effect nor response.
+    pub(super) async fn unless_overtaken(&self, transaction: TransactionOf<H>) -> Option<TransactionOf<H>> {
+        lapse(self.harness).await;
+        let (lease, claim) = self.challenge().await;
+        if let Ok(Claim::Acquired(_)) = claim {
+            assert_eq!(self.complete_in(transaction).await, Commit::Fenced, "a commit by a holder that was overtaken");
+            assert_eq!(self.effects().await, 0, "effects of a holder that was overtaken");
+            assert_eq!(self.elsewhere.seen().await, Seen::Running(lease.id), "the record after a fenced commit");
+            return None;
+        }
+        assert!(is_kept_out(&claim), "a claim on a lapsed holder with a transaction got {claim:?}");
+        Some(transaction)
     }
 
     pub(super) async fn effects(&self) -> u64 {
