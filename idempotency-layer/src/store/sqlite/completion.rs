@@ -2,7 +2,8 @@
 //!
 //! 1. `begin` takes the turn, opens a connection, and leaves a random mark in the record, inside the transaction.
 //! 2. `complete_in` finds the mark or does not commit: a transaction that ended and was replaced by another has no mark.
-//!    The record is written where the mark is and looked for in the file, and one COMMIT, the only one that the connection accepts, ends both.
+//!    The record is written where the mark is and looked for in the file, and one COMMIT, the only one that the connection
+//!    accepts, ends both.
 //! 3. A COMMIT whose answer did not come is decided all the same: the connection holds the file's write lock until then.
 //!    [`confirm`](TransactionalStore::confirm) takes that lock before it reads.
 //!

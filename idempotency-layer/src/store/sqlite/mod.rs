@@ -53,6 +53,7 @@ use std::time::Duration;
 
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnectOptions;
+use tokio::time::Instant;
 
 use self::file::File;
 use self::leases::Leases;
@@ -95,8 +96,12 @@ struct Shared {
 impl SqliteStore {
     /// Opens the file at this URL, and creates it where it is missing.
     ///
-    /// Fails as [`Misconfigured`](StoreErrorKind::Misconfigured), with the reason as the source, when the database
-    /// cannot hold records: in memory, temporary, read-only, or without a write-ahead log.
+    /// # Errors
+    ///
+    /// - [`Misconfigured`](StoreErrorKind::Misconfigured), with the reason as the source, when the URL is none of SQLite's
+    ///   or the database cannot hold records: in memory, temporary, read-only, or without a write-ahead log.
+    /// - [`Unavailable`](StoreErrorKind::Unavailable) when SQLite cannot open the file: its folder is missing, or another
+    ///   process has it for itself.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let options: SqliteConnectOptions =
             url.parse().map_err(|error: sqlx::Error| StoreError::with_source(StoreErrorKind::Misconfigured, error))?;
@@ -105,7 +110,9 @@ impl SqliteStore {
 
     /// Opens the file that this pool is on, with the pool's options, and takes no connection from it.
     ///
-    /// Fails as [`connect`](Self::connect) does.
+    /// # Errors
+    ///
+    /// Those of [`connect`](Self::connect).
     pub async fn new(pool: SqlitePool) -> Result<Self, StoreError> {
         Self::open(SqliteConnectOptions::clone(&pool.connect_options())).await
     }
@@ -154,8 +161,13 @@ impl SqliteStore {
     /// several processes at once, does no harm.
     ///
     /// The same SQL is in the package under `migrations/sqlite`, for those who migrate with tools of their own. Tables:
-    /// `idempotency_record`, `idempotency_schema`. Fails as [`Misconfigured`](StoreErrorKind::Misconfigured) where a
-    /// newer version has migrated the file.
+    /// `idempotency_record`, `idempotency_schema`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Misconfigured`](StoreErrorKind::Misconfigured) when a newer version has migrated the file, or other tables
+    ///   have these names.
+    /// - [`Unavailable`](StoreErrorKind::Unavailable) when others wrote to the file for too long.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let deadline = self.settle_deadline();
         let mut turn = self.shared.writer.turn(Lane::Other, deadline).await?;
@@ -178,12 +190,12 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn queue_deadline(&self) -> tokio::time::Instant {
-        tokio::time::Instant::now() + self.queue_timeout
+    fn queue_deadline(&self) -> Instant {
+        Instant::now() + self.queue_timeout
     }
 
     /// By then a transaction that was open has ended, and whoever waited before this verb has had the writer.
-    fn settle_deadline(&self) -> tokio::time::Instant {
+    fn settle_deadline(&self) -> Instant {
         self.queue_deadline() + self.max_transaction
     }
 

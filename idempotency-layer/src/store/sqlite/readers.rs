@@ -3,7 +3,7 @@
 //! One that does not come back, since the future that used it was dropped or its query failed, is closed; the next read
 //! opens another.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::failure;
 use super::file::File;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreErrorKind};
 
 pub(super) struct Readers {
     file: Arc<File>,
@@ -28,7 +28,7 @@ impl Readers {
         let permit = timeout_at(deadline, self.permits.acquire())
             .await
             .map_err(|_| failure::unavailable("every connection that reads was busy for too long"))?
-            .map_err(|error| StoreError::with_source(crate::store::StoreErrorKind::Unavailable, error))?;
+            .map_err(|error| StoreError::with_source(StoreErrorKind::Unavailable, error))?;
         let idle = self.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
@@ -37,7 +37,7 @@ impl Readers {
         Ok(Reader { readers: self, connection, _permit: permit })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SqliteConnection>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<SqliteConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

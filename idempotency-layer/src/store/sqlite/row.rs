@@ -23,10 +23,10 @@ use crate::store::{
 /// The format of the rows that this version writes.
 pub(super) const FORMAT: i64 = 1;
 
-const RUNNING: i64 = 1;
-const RECORDED: i64 = 2;
-const TOMBSTONE: i64 = 3;
-const FREE: i64 = 4;
+pub(super) const RUNNING: i64 = 1;
+pub(super) const RECORDED: i64 = 2;
+pub(super) const TOMBSTONE: i64 = 3;
+pub(super) const FREE: i64 = 4;
 const HELD: i64 = 5;
 
 pub(super) async fn fetch(connection: &mut SqliteConnection, id: &RecordId) -> sqlx::Result<Option<SqliteRow>> {
@@ -40,6 +40,9 @@ pub(super) async fn unexpiring(
     after: Option<&RecordId>,
 ) -> sqlx::Result<Vec<(RecordId, Result<Record, StoreErrorKind>)>> {
     let rows = sqlx::query(SELECT_UNEXPIRING)
+        .bind(FORMAT)
+        .bind(RUNNING)
+        .bind(HELD)
         .bind(after.map_or(&[][..], |after| &after.as_bytes()[..]))
         .bind(BATCH)
         .fetch_all(connection)
@@ -106,6 +109,8 @@ pub(super) async fn is_settled_by(
     let row = sqlx::query(SELECT_SETTLED)
         .bind(&id.as_bytes()[..])
         .bind(&lease.as_bytes()[..])
+        .bind(RECORDED)
+        .bind(TOMBSTONE)
         .fetch_optional(connection)
         .await?;
     Ok(row.is_some())
@@ -235,12 +240,12 @@ const SELECT: &str = "SELECT format, state, fingerprint, caller, lease, attempt,
 
 const SELECT_UNEXPIRING: &str = "SELECT id, format, state, fingerprint, caller, lease, attempt, lapsed, on_unknown, \
      max_lapsed, retention, claimed_at, lease_until, written_at, held_cause FROM idempotency_record \
-     WHERE expires_at IS NULL AND format = 1 AND state IN (1, 5) AND length(id) = 32 AND id > ? ORDER BY id LIMIT ?";
+     WHERE expires_at IS NULL AND format = ? AND state IN (?, ?) AND length(id) = 32 AND id > ? ORDER BY id LIMIT ?";
 
 const BATCH: i64 = 100;
 
 const SELECT_SETTLED: &str =
-    "SELECT 1 FROM main.idempotency_record WHERE id = ? AND lease = ? AND state IN (2, 3) AND mark IS NULL";
+    "SELECT 1 FROM main.idempotency_record WHERE id = ? AND lease = ? AND state IN (?, ?) AND mark IS NULL";
 
 const REPLACE: &str = "REPLACE INTO idempotency_record (id, format, state, fingerprint, caller, lease, attempt, \
      lapsed, on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at, expires_at, held_cause, status, \

@@ -15,10 +15,18 @@ use tokio::task::AbortHandle;
 use super::leases::Moment;
 use super::writer::Lane;
 use super::{SqliteStore, failure, file, row};
+#[cfg(doc)]
+use crate::store::StoreErrorKind;
 use crate::store::{LeaseId, RecordId, StoreError};
 
 impl SqliteStore {
     /// Removes what has expired by now, and says how many records that were.
+    ///
+    /// # Errors
+    ///
+    /// - [`Misconfigured`](StoreErrorKind::Misconfigured) when the file was not [migrated](SqliteStore::migrate).
+    /// - [`Unavailable`](StoreErrorKind::Unavailable) when others wrote to the file for too long. Batches before that are
+    ///   removed; the next sweep removes the rest.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let now = self.now();
         let mut removed = 0;
@@ -107,6 +115,11 @@ async fn batch(connection: &mut SqliteConnection, now: Moment, after: &Cursor) -
         .bind(now.wall.0)
         .bind(after.expires_at)
         .bind(after.id.as_slice())
+        .bind(row::FORMAT)
+        .bind(row::RUNNING)
+        .bind(row::RECORDED)
+        .bind(row::TOMBSTONE)
+        .bind(row::FREE)
         .bind(BATCH)
         .fetch_all(connection)
         .await?;
@@ -127,7 +140,7 @@ fn expired(row: &SqliteRow) -> Option<(RecordId, LeaseId)> {
 }
 
 const EXPIRED: &str = "SELECT id, lease, expires_at FROM idempotency_record \
-     WHERE expires_at <= ?1 AND (expires_at, id) > (?2, ?3) AND format = 1 AND state IN (1, 2, 3, 4) \
-     ORDER BY expires_at, id LIMIT ?4";
+     WHERE expires_at <= ? AND (expires_at, id) > (?, ?) AND format = ? AND state IN (?, ?, ?, ?) \
+     ORDER BY expires_at, id LIMIT ?";
 
 const BATCH: i64 = 100;
