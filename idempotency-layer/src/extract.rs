@@ -8,7 +8,7 @@ use idempotency_shared::Problem;
 
 use crate::operation::Operation;
 use crate::policy::Outcome;
-use crate::refusal::respond;
+use crate::refusal::{Unrendered, respond};
 use crate::transaction::{TransactionError, TransactionErrorKind};
 
 impl<S: Send + Sync> FromRequestParts<S> for Operation {
@@ -50,7 +50,7 @@ impl IntoResponse for MissingOperation {
     }
 }
 
-/// 503 where a retry helps; 500 where the program is wrong.
+/// 503 where a retry helps; 500 where the program is wrong. Rendered by the layer that runs the handler.
 impl IntoResponse for TransactionError {
     fn into_response(self) -> Response {
         let problem = match self.kind() {
@@ -63,8 +63,9 @@ impl IntoResponse for TransactionError {
                 Problem::transaction_lost()
             }
         };
-        let mut response = respond(problem).map(axum::body::Body::from);
+        let mut response = respond(problem.clone()).map(axum::body::Body::from);
         response.extensions_mut().insert(Outcome::Free);
+        response.extensions_mut().insert(Unrendered(problem));
         response
     }
 }

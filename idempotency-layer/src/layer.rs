@@ -182,6 +182,9 @@ impl<St: Store> IdempotencyLayer<St> {
     /// Renders problems in another way: `render` gets each one with the response that would be sent, whose body is the
     /// JSON of RFC 9457, and gives the one that is. Status and `Retry-After` are what clients go by; keep them, and
     /// `Idempotency-Problem`. Default: as it comes.
+    ///
+    /// A [`TransactionError`](crate::TransactionError) that a handler answers with is rendered by the layer that runs the
+    /// handler. What a layer inside has answered is that layer's, and left as it is.
     pub fn problem_response(
         self,
         render: impl Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,

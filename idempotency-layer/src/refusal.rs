@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LINK, RETRY_AFTER};
+use http::response::Parts;
 use http::{HeaderValue, Response};
 use http_body::Body;
 use idempotency_shared::{IDEMPOTENCY_PROBLEM, Problem, ProblemCode};
 
 use crate::body::ResponseBody;
+use crate::collect::Collected;
 
 /// Gives a problem's response another form.
 pub(crate) type Render = Arc<dyn Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync>;
@@ -32,6 +34,34 @@ pub(crate) fn refusal<B: Body>(
         }
     };
     response.map(|body| ResponseBody::whole(body, None))
+}
+
+/// In the extensions of a problem's response that a handler passes on from the layer: its layer has yet to render it.
+///
+/// Taken out by the layer that runs the handler. Those outside leave the response as it is, as they do with the refusals
+/// of a layer inside, which carry none.
+#[derive(Clone)]
+pub(crate) struct Unrendered(pub(crate) Problem);
+
+/// Renders what a handler answers if it is a problem of the layer's, and leaves everything else as it is.
+///
+/// What the handler and the services inside have added is kept, but for the fields that speak of the body as it was.
+pub(crate) fn rendered<B: Body>(
+    mut parts: Parts,
+    collected: Collected<B>,
+    render: Option<&Render>,
+) -> (Parts, Collected<B>) {
+    let (Some(Unrendered(problem)), Some(render)) = (parts.extensions.remove(), render) else {
+        return (parts, collected);
+    };
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.remove(CONTENT_ENCODING);
+    // The hook may make a response of its own, and what the outcome is must outlast that.
+    let mut extensions = parts.extensions.clone();
+    let (mut parts, data) = render(&problem, Response::from_parts(parts, problem.to_json())).into_parts();
+    extensions.extend(parts.extensions);
+    parts.extensions = extensions;
+    (parts, Collected::Whole { data, trailers: None })
 }
 
 pub(crate) fn respond(problem: Problem) -> Response<Bytes> {

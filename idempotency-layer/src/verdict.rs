@@ -12,6 +12,7 @@ use idempotency_shared::Problem;
 use crate::body::ResponseBody;
 use crate::collect::Collected;
 use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
+use crate::refusal::rendered;
 use crate::run::Answer;
 use crate::service::Shared;
 use crate::settle::Step;
@@ -39,7 +40,7 @@ impl<RB: Body, E> Verdict<RB, E> {
     /// What the policy says of how a handler ended.
     pub(crate) fn of<St: Store>(ran: Ran<RB, E>, facts: &RunFacts, shared: &Shared<St>) -> Self {
         let (parts, collected) = match ran {
-            Ran::Answered(parts, collected) => (parts, collected),
+            Ran::Answered(parts, collected) => rendered(parts, collected, shared.config.render.as_ref()),
             Ran::Failed(error) => {
                 let step = Step::without_response(settlement(Outcome::Unknown, facts));
                 return Self { step, answer: Some(Err(error)), is_success: false, is_declared: false };

@@ -9,15 +9,18 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use axum::routing::any;
 use bytes::Bytes;
-use http::{HeaderName, Request, StatusCode};
-use idempotency_layer::{IdempotencyLayer, KeyLimit, MemoryStore, Operation, SharedStore, SqliteStore, UnknownOutcome};
+use http::{HeaderName, Request, Response, StatusCode};
+use idempotency_layer::{
+    IdempotencyLayer, KeyLimit, MemoryStore, Operation, Problem, SharedStore, SqliteStore, TransactionError,
+    UnknownOutcome,
+};
 use idempotency_tests::bank;
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
 use idempotency_tests::stores::embedded;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 
 use crate::outcomes::mirroring;
 use crate::request::{Answer, gated, keyed, layer, send, sending};
@@ -282,23 +285,58 @@ async fn the_header_is_the_configured_one() {
 /// Fails when any refusal goes round the hook, or the problem is not in the extensions of what it made.
 #[tokio::test]
 async fn problems_are_rendered_as_the_service_wants_them() {
-    let plain = documented().problem_response(|problem, response| {
-        let mut rendered = http::Response::new(Bytes::from(problem.detail().to_owned()));
+    let words = documented().problem_response(in_words("here"));
+    let router = Router::new().route("/pay", any(panicking)).layer(words).with_state(());
+    for (request, code) in [(Request::post("/pay"), "key-missing"), (keyed("/pay", "k"), "handler-panicked")] {
+        let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let problem = response.extensions().get::<Problem>().unwrap().clone();
+        let answer = Answer::read(response).await;
+        assert_eq!((answer.problem(), problem.code().as_str()), (Some(code), code));
+        assert_eq!(answer.headers["content-type"], "text/plain");
+        assert_eq!(answer.body, format!("here: {}", problem.detail()));
+    }
+}
+
+/// Renders a problem as its detail, and says where.
+fn in_words(place: &'static str) -> impl Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static {
+    move |problem, response| {
+        let mut rendered = Response::new(Bytes::from(format!("{place}: {}", problem.detail())));
         *rendered.status_mut() = problem.status();
         rendered.headers_mut().extend(response.headers().clone());
         rendered.headers_mut().insert("content-type", http::HeaderValue::from_static("text/plain"));
         rendered
-    });
-    let router = Router::new().route("/pay", any(panicking)).layer(plain).with_state(());
-    for (request, code) in [(Request::post("/pay"), "key-missing"), (keyed("/pay", "k"), "handler-panicked")] {
-        let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
-        let problem = response.extensions().get::<idempotency_layer::Problem>().unwrap().clone();
-        let answer = Answer::read(response).await;
-        assert_eq!((answer.problem(), problem.code().as_str()), (Some(code), code));
-        assert_eq!(
-            (&answer.headers["content-type"], &answer.body[..]),
-            (&"text/plain".parse().unwrap(), problem.detail().as_bytes())
-        );
+    }
+}
+
+/// Answers with the error of its transaction.
+async fn candid(
+    State(store): State<Hooked<SqliteStore>>,
+    operation: Operation,
+) -> Result<StatusCode, TransactionError> {
+    drop(operation.transaction(&store).await?);
+    Ok(StatusCode::CREATED)
+}
+
+/// By the layer that runs the handler. Fails when `Verdict::of` takes the response as it comes; when `rendered` leaves
+/// `Unrendered` in it, so that the layer outside renders it too; when it keeps the length that the router inside has set;
+/// and when it drops the extensions, so that both layers hold the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_error_that_the_handler_answers_with_is_rendered_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hooked::new(idempotency_tests::stores::sqlite_in(&folder).await, Arc::new(Down(Verb::Begin)));
+    let routes = Router::new().route("/pay", any(candid)).with_state(store.clone());
+    let json = IdempotencyLayer::new(store).anonymous(true).unknown_outcome(UnknownOutcome::Hold);
+    let words = json.clone().problem_response(in_words("inside"));
+    for (inside, key, start) in [(words, "k", "inside: "), (json, "l", "{")] {
+        let outside = documented().unknown_outcome(UnknownOutcome::Hold).problem_response(in_words("outside"));
+        let router = Router::new().fallback_service(inside.layer(routes.clone())).layer(outside);
+        for _ in 0..2 {
+            let answer = send(&router, keyed("/pay", key), "").await;
+            assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("transaction-failed")));
+            assert!(answer.body.starts_with(start.as_bytes()), "{answer:?}");
+            let length = answer.headers.get("content-length").map(|length| length.to_str().unwrap().parse());
+            assert!(length.is_none_or(|length| length == Ok(answer.body.len())), "{answer:?}");
+        }
     }
 }
 
