@@ -39,7 +39,7 @@ impl Page {
     }
 }
 
-/// Some held records, in the order of their ids.
+/// Some held records, in the order of their ids. Exhaustive: a store answers with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldPage {
     /// The records.
@@ -60,7 +60,7 @@ impl HeldPage {
 }
 
 /// A record that waits for a decision: listed by [`held`](super::Store::held), or looked up by its id with
-/// [`look`](super::Store::look).
+/// [`look`](super::Store::look). Exhaustive: a store answers with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldRecord {
     /// Its id, as in the `record` member of the problem that clients get.
@@ -79,9 +79,8 @@ pub struct HeldRecord {
     pub age: Duration,
 }
 
-/// Why a record is held.
+/// Why a record is held. Exhaustive, so that a store writes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum HeldCause {
     /// Its holder said that the outcome is unknown: a 5xx, a panic.
     Unknown,
@@ -89,9 +88,8 @@ pub enum HeldCause {
     Lapsed,
 }
 
-/// How a held record ends.
+/// How a held record ends. Exhaustive, so that a store carries out each.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Resolution {
     /// It took effect: retries get this response from now on.
     Settle(Arc<StoredResponse>),

@@ -139,7 +139,7 @@ impl StoreId {
     }
 }
 
-/// The right to run one key and to write its outcome.
+/// The right to run one key and to write its outcome. Exhaustive: the tests of a store build it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The record that is held.
@@ -151,7 +151,8 @@ pub struct Lease {
     pub duration: Duration,
 }
 
-/// All that a store needs to know to decide a claim.
+/// All that a store needs to know to decide a claim. Exhaustive, so that a store can take it apart and keep each part; its
+/// tests build it.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
     /// The lease that is asked for, under a fresh id.
@@ -171,6 +172,8 @@ pub struct ClaimRequest {
 /// Stored with the claim, since whoever could say so later may be dead by then. So is the expiry: a store whose
 /// database removes records by itself, by a time to live say, claims under [`Hold`](UnknownOutcome::Hold) without one,
 /// and gives the record one with the write that ends the run.
+///
+/// Exhaustive: a store builds it from what it has kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LapsePolicy {
     /// Whether the next claim may run it again.
@@ -182,9 +185,8 @@ pub struct LapsePolicy {
     pub max_attempts: NonZeroU32,
 }
 
-/// What to do with a run whose effect may or may not have happened.
+/// What to do with a run whose effect may or may not have happened. Exhaustive, so that a store writes each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum UnknownOutcome {
     /// The next retry runs the handler again, as the next attempt. An effect that is neither in the transaction nor
     /// behind a key that its system honours can then happen twice.

@@ -34,7 +34,7 @@ pub enum Claim {
     CallerChanged,
 }
 
-/// The right to run, as the store gave it.
+/// The right to run, as the store gave it. Exhaustive: a store answers with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquired {
     /// Which run of this key this is; the first is 1.
@@ -43,7 +43,7 @@ pub struct Acquired {
     pub queued: Duration,
 }
 
-/// An answer that a retry gets.
+/// An answer that a retry gets. Exhaustive: a store answers with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     /// The response.

@@ -18,7 +18,7 @@ pub enum Completion {
 /// A response that can be replayed.
 ///
 /// Header values are bytes, not text, and a repeated header keeps each of its values in order. `Debug` shows neither
-/// values nor body.
+/// values nor body. Exhaustive, so that a store which takes it apart keeps each part.
 #[derive(Clone, PartialEq)]
 pub struct StoredResponse {
     /// The status.
@@ -49,7 +49,7 @@ impl fmt::Debug for StoredResponse {
     }
 }
 
-/// What is left of a run whose answer was not kept.
+/// What is left of a run whose answer was not kept. Exhaustive: a store builds it from what it has kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tombstone {
     /// The status it answered with.
@@ -58,9 +58,8 @@ pub struct Tombstone {
     pub reason: TombstoneReason,
 }
 
-/// Why an answer was not kept.
+/// Why an answer was not kept. Exhaustive, so that a store writes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum TombstoneReason {
     /// The body was larger than the cap.
     TooLarge,

@@ -338,7 +338,7 @@ impl Rules {
             let already = match resolution {
                 Resolution::Settle(_) => matches!(row.state, State::Recorded(_)),
                 Resolution::Free => row.state == State::Free,
-                _ => false,
+                Resolution::Forget => false,
             };
             return if already && row.lease == by { Write::Done } else { Write::Fenced };
         }
@@ -353,7 +353,7 @@ impl Rules {
             }
             Resolution::Forget if !self.has(OperatorsForgetFrees) => *place = None,
             Resolution::Free if self.has(OperatorsFreeForgets) => *place = None,
-            _ => {
+            Resolution::Free | Resolution::Forget => {
                 self.settle(row, State::Free, by, DecisionsForgetTheirWriter);
                 if !self.has(OperatorsFreeKeepsLapses) {
                     row.lapses = 0;
