@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Disk, claimed, request_for};
+use super::{Disk, answer, claimed, request_for};
 use crate::Clock;
-use crate::store::{Claim, Look, Renewal, Store};
+use crate::store::{Claim, Look, Renewal, Store, Write};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -48,4 +48,20 @@ async fn between_processes_the_wall_clock_decides() {
     hand.set_wall_forward(HOUR);
     assert!(matches!(other.claim(&request_for(lease.record)).await.unwrap(), Claim::Acquired(_)));
     assert_eq!(one.renew(&lease).await.unwrap(), Renewal::Fenced);
+}
+
+/// Fails when `SqliteStore::now` reads the monotonic clock for both, and when `machine::visible` shows what has expired.
+#[tokio::test]
+async fn the_wall_clock_set_forward_by_the_retention_makes_a_recorded_key_new() {
+    let disk = Disk::new();
+    let (clock, hand) = Clock::manual();
+    let store = disk.store().await.clock(clock);
+    let lease = claimed(&store).await;
+    assert_eq!(store.complete(&lease, &answer()).await.unwrap(), Write::Done);
+    let retried = request_for(lease.record);
+    hand.set_wall_forward(retried.retention - Duration::from_millis(1));
+    assert!(matches!(store.claim(&retried).await.unwrap(), Claim::Recorded(_)));
+    hand.set_wall_forward(Duration::from_millis(1));
+    let Claim::Acquired(acquired) = store.claim(&retried).await.unwrap() else { panic!() };
+    assert_eq!(acquired.attempt, 1);
 }
