@@ -49,7 +49,7 @@ async fn export(State(store): State<SqliteStore>, operation: Operation) -> Respo
 }
 
 /// A body that is read on by its client holds the transaction: the transaction is lost, and nobody waits for the client.
-/// Fails when `Run::judge` keeps the handler's response while it takes the transaction back.
+/// Fails when `Run::transaction` keeps the handler's response while it takes the transaction back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_inside_a_body_that_is_not_read_to_its_end_is_taken_back() {
     let ledger = Ledger::new().await;

@@ -349,7 +349,8 @@ async fn forgetful(State(store): State<Hooked<SqliteStore>>, operation: Operatio
     StatusCode::CREATED.into_response()
 }
 
-/// Fails when `Run::judge` answers with the handler's own 500, or with its 201. Under Hold, since neither is unknown.
+/// Fails when `Run::transaction` leaves the handler its own 500, or takes a transaction that is not back for none. Under
+/// Hold, since neither is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_was_lost_or_not_given_is_told_and_its_key_is_free() {
     for (down, code, retry_after) in

@@ -102,7 +102,7 @@ async fn declares(State(store): State<Hooked<SqliteStore>>, operation: Operation
     response
 }
 
-/// Fails when `Run::judge` answers for a handler without a transaction that has said what its answer means.
+/// Fails when `Run::transaction` answers for a handler without a transaction that has said what its answer means.
 #[tokio::test]
 async fn a_run_that_got_no_transaction_is_held_when_its_handler_says_that_its_outcome_is_unknown() {
     let folder = tempfile::tempdir().unwrap();

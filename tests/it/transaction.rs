@@ -88,8 +88,8 @@ fn keep(transaction: TransactionGuard<SqliteTransaction>) {
 }
 
 /// S32. Fails when the commit hook lets every COMMIT pass; when `write_in` does not look for the record it has written;
-/// when `Run::judge` settles as the handler answered although the transaction is not back, or does not roll it back; when
-/// `abandon` does nothing; and when `Run::commit` does not free the key of a transaction that was lost.
+/// when `Run::transaction` gives one that is not back to nobody who rolls it back; when `abandon` does nothing; and when
+/// `Run::commit` does not free the key of a transaction that was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_and_the_store_works_on() {
     for misdeed_ in [
@@ -229,7 +229,7 @@ impl Hook for AwayAfterCommit {
     }
 }
 
-/// Under Hold, where a lease that lapses is held. Fails when `Run::committed` gives the release up at the deadline, or lets
+/// Under Hold, where a lease that lapses is held. Fails when `Run::commit` gives the release up at the deadline, or lets
 /// the client wait for it beyond.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_key_of_an_aborted_transaction_is_freed_however_late() {
