@@ -4,7 +4,7 @@
 //! since a key that is forgotten early is an operation that runs twice.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, btree_map};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::machine::{self, Change, Liveness, Millis, Record};
@@ -59,11 +59,12 @@ impl MemoryStore {
         // Read under the lock: a step that waited for it would otherwise write a lease that began before the last one.
         let now = self.now();
         records.drop_expired(now);
-        let (answer, change) = decide(records.find(id, now)?, now);
+        let place = records.place(id);
+        let (answer, change) = decide(place.find(now)?, now);
         match change {
             Change::Keep => {}
-            Change::Put(record) => records.put(*id, record),
-            Change::Remove => records.remove(id),
+            Change::Put(record) => place.put(record),
+            Change::Remove => place.remove(),
         }
         Ok(answer)
     }
@@ -77,7 +78,7 @@ impl MemoryStore {
     #[cfg(feature = "conformance")]
     pub(crate) fn damage(&self, id: &RecordId, kind: StoreErrorKind) {
         let mut records = self.lock();
-        records.remove(id);
+        records.place(id).remove();
         records.slots.insert(*id, Slot::Unreadable(kind));
     }
 }
@@ -151,7 +152,8 @@ impl Store for MemoryStore {
 #[derive(Debug)]
 enum Slot {
     Record {
-        record: Record,
+        /// In a box: the map is moved whole whenever it grows.
+        record: Box<Record>,
         /// The one entry of this record in [`Records::due`]; none while it does not expire.
         due: Option<Millis>,
     },
@@ -162,63 +164,19 @@ enum Slot {
 #[derive(Debug, Default)]
 struct Records {
     slots: HashMap<RecordId, Slot>,
-    /// One entry for each record that expires, due at its expiry or before it: a write that prolongs a record leaves
-    /// the entry alone, and the entry is put back when it comes up too early.
-    due: BTreeSet<(Millis, RecordId)>,
+    due: Due,
     watchers: Watchers,
 }
 
 impl Records {
-    fn find(&self, id: &RecordId, now: Millis) -> Result<Option<&Record>, StoreError> {
-        match self.slots.get(id) {
-            None => Ok(None),
-            Some(Slot::Unreadable(kind)) => Err(StoreError::new(*kind)),
-            Some(Slot::Record { record, .. }) => Ok(machine::visible(Some(record), now, Liveness::ByClock)),
-        }
-    }
-
-    fn put(&mut self, id: RecordId, record: Record) {
-        let expires_at = record.expires_at();
-        match self.slots.entry(id) {
-            Entry::Vacant(slot) => {
-                self.due.extend(expires_at.map(|at| (at, id)));
-                slot.insert(Slot::Record { record, due: expires_at });
-            }
-            Entry::Occupied(mut slot) => {
-                let before = match slot.get() {
-                    Slot::Record { due, .. } => *due,
-                    Slot::Unreadable(_) => None,
-                };
-                // An entry that comes up too early is put back then.
-                let stays = before.is_some_and(|before| expires_at.is_some_and(|at| before <= at));
-                let due = if stays { before } else { expires_at };
-                if !stays {
-                    if let Some(before) = before {
-                        self.due.remove(&(before, id));
-                    }
-                    self.due.extend(due.map(|at| (at, id)));
-                }
-                slot.insert(Slot::Record { record, due });
-            }
-        }
-        self.watchers.changed(&id);
-    }
-
-    fn remove(&mut self, id: &RecordId) {
-        if let Some(Slot::Record { due: Some(due), .. }) = self.slots.remove(id) {
-            self.due.remove(&(due, *id));
-        }
-        self.watchers.changed(id);
+    fn place(&mut self, id: &RecordId) -> Place<'_> {
+        Place { id: *id, slot: self.slots.entry(*id), due: &mut self.due, watchers: &mut self.watchers }
     }
 
     /// Removes what has expired, a few records at a time, so that no single verb pays for many.
     fn drop_expired(&mut self, now: Millis) {
         for _ in 0..SWEPT_PER_STEP {
-            match self.due.first() {
-                Some((at, _)) if *at <= now => {}
-                _ => return,
-            }
-            let Some((_, id)) = self.due.pop_first() else { return };
+            let Some(id) = self.due.pop(now) else { return };
             let Some(Slot::Record { record, due }) = self.slots.get_mut(&id) else { continue };
             match record.expires_at() {
                 Some(at) if at <= now => {
@@ -227,10 +185,98 @@ impl Records {
                 }
                 later => {
                     *due = later;
-                    self.due.extend(later.map(|at| (at, id)));
+                    self.due.put(later, id);
                 }
             }
         }
+    }
+}
+
+/// One entry for each record that expires, due at its expiry or before it: a write that prolongs a record leaves the
+/// entry alone, and the entry is put back when it comes up too early.
+///
+/// Those of one millisecond are together, so that a busy store does not search a tree for each.
+#[derive(Debug, Default)]
+struct Due(BTreeMap<Millis, Vec<RecordId>>);
+
+impl Due {
+    fn put(&mut self, at: Option<Millis>, id: RecordId) {
+        if let Some(at) = at {
+            self.0.entry(at).or_default().push(id);
+        }
+    }
+
+    fn remove(&mut self, at: Option<Millis>, id: &RecordId) {
+        let Some(btree_map::Entry::Occupied(mut ids)) = at.map(|at| self.0.entry(at)) else { return };
+        if let Some(found) = ids.get().iter().position(|due| due == id) {
+            ids.get_mut().swap_remove(found);
+        }
+        if ids.get().is_empty() {
+            ids.remove();
+        }
+    }
+
+    /// Takes one that is due.
+    fn pop(&mut self, now: Millis) -> Option<RecordId> {
+        let mut first = self.0.first_entry().filter(|first| *first.key() <= now)?;
+        let id = first.get_mut().pop();
+        if first.get().is_empty() {
+            first.remove();
+        }
+        id
+    }
+}
+
+/// The place of one record, found once for all of a step.
+struct Place<'a> {
+    id: RecordId,
+    slot: Entry<'a, RecordId, Slot>,
+    due: &'a mut Due,
+    watchers: &'a mut Watchers,
+}
+
+impl Place<'_> {
+    fn find(&self, now: Millis) -> Result<Option<&Record>, StoreError> {
+        match &self.slot {
+            Entry::Vacant(_) => Ok(None),
+            Entry::Occupied(slot) => match slot.get() {
+                Slot::Unreadable(kind) => Err(StoreError::new(*kind)),
+                Slot::Record { record, .. } => Ok(machine::visible(Some(record), now, Liveness::ByClock)),
+            },
+        }
+    }
+
+    fn put(self, record: Record) {
+        let expires_at = record.expires_at();
+        match self.slot {
+            Entry::Vacant(slot) => {
+                self.due.put(expires_at, self.id);
+                slot.insert(Slot::Record { record: Box::new(record), due: expires_at });
+            }
+            Entry::Occupied(mut slot) => {
+                let Slot::Record { record: kept, due } = slot.get_mut() else {
+                    unreachable!("`find` answers no verb where a record cannot be read");
+                };
+                // An entry that comes up too early is put back then.
+                let stays = due.is_some_and(|due| expires_at.is_some_and(|at| due <= at));
+                if !stays {
+                    self.due.remove(*due, &self.id);
+                    self.due.put(expires_at, self.id);
+                    *due = expires_at;
+                }
+                **kept = record;
+            }
+        }
+        self.watchers.changed(&self.id);
+    }
+
+    fn remove(self) {
+        if let Entry::Occupied(slot) = self.slot
+            && let Slot::Record { due, .. } = slot.remove()
+        {
+            self.due.remove(due, &self.id);
+        }
+        self.watchers.changed(&self.id);
     }
 }
 
