@@ -33,7 +33,7 @@ impl<B> RequestBody<B> {
         Self { inner: RequestKind::Client { body } }
     }
 
-    pub(crate) fn read(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+    pub(crate) fn read(data: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
         Self { inner: RequestKind::Read { whole: Whole::new(data, trailers) } }
     }
 }
@@ -95,15 +95,15 @@ impl<B: Body> ResponseBody<B> {
         Self { inner: ResponseKind::Handler { body } }
     }
 
-    pub(crate) fn whole(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+    pub(crate) fn whole(data: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
         Self { inner: ResponseKind::Whole { whole: Whole::new(data, trailers) } }
     }
 
-    pub(crate) fn resumed(data: Bytes, trailers: Option<HeaderMap>, rest: Pin<Box<B>>) -> Self {
+    pub(crate) fn resumed(data: Bytes, trailers: Option<Box<HeaderMap>>, rest: Pin<Box<B>>) -> Self {
         Self { inner: ResponseKind::Resumed { read: Whole::new(data, trailers), rest } }
     }
 
-    pub(crate) fn failed(data: Bytes, trailers: Option<HeaderMap>, error: B::Error) -> Self {
+    pub(crate) fn failed(data: Bytes, trailers: Option<Box<HeaderMap>>, error: B::Error) -> Self {
         Self { inner: ResponseKind::Failed { read: Whole::new(data, trailers), error: Some(error) } }
     }
 }
@@ -166,11 +166,12 @@ impl<B: Body> fmt::Debug for ResponseBody<B> {
 #[derive(Debug)]
 struct Whole {
     data: Bytes,
-    trailers: Option<HeaderMap>,
+    /// In a box, as wherever a message is on its way: hardly any has trailers, and all are moved with the room for them.
+    trailers: Option<Box<HeaderMap>>,
 }
 
 impl Whole {
-    fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+    fn new(data: Bytes, trailers: Option<Box<HeaderMap>>) -> Self {
         Self { data, trailers }
     }
 
@@ -178,7 +179,7 @@ impl Whole {
         if !self.data.is_empty() {
             return Some(Frame::data(std::mem::take(&mut self.data)));
         }
-        self.trailers.take().map(Frame::trailers)
+        self.trailers.take().map(|trailers| Frame::trailers(*trailers))
     }
 
     fn is_end(&self) -> bool {
@@ -221,13 +222,13 @@ mod tests {
         assert!(empty.frame().await.is_none());
 
         let trailers = HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("1"))]);
-        let body = ResponseBody::<Full<Bytes>>::whole(Bytes::from_static(b"abc"), Some(trailers.clone()));
+        let body = ResponseBody::<Full<Bytes>>::whole(Bytes::from_static(b"abc"), Some(Box::new(trailers.clone())));
         assert_eq!((body.size_hint().lower(), body.size_hint().exact()), (3, None));
         let collected = body.collect().await.expect("infallible");
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "abc");
         // A server that is told of the end asks for no trailers.
-        assert!(!ResponseBody::<Full<Bytes>>::whole(Bytes::new(), Some(trailers)).is_end_stream());
+        assert!(!ResponseBody::<Full<Bytes>>::whole(Bytes::new(), Some(Box::new(trailers))).is_end_stream());
     }
 
     /// Fails when `Resumed` skips what was read, counts only the rest, or is at its end when only the rest is.

@@ -46,22 +46,17 @@ pub(crate) struct Unrendered(pub(crate) Problem);
 /// Renders what a handler answers if it is a problem of the layer's, and leaves everything else as it is.
 ///
 /// What the handler and the services inside have added is kept, but for the fields that speak of the body as it was.
-pub(crate) fn rendered<B: Body>(
-    mut parts: Parts,
-    collected: Collected<B>,
-    render: Option<&Render>,
-) -> (Parts, Collected<B>) {
-    let (Some(Unrendered(problem)), Some(render)) = (parts.extensions.remove(), render) else {
-        return (parts, collected);
-    };
+pub(crate) fn render_answered<B: Body>(parts: &mut Parts, collected: &mut Collected<B>, render: Option<&Render>) {
+    let (Some(Unrendered(problem)), Some(render)) = (parts.extensions.remove(), render) else { return };
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.remove(CONTENT_ENCODING);
     // The hook may make a response of its own, and what the outcome is must outlast that.
     let mut extensions = parts.extensions.clone();
-    let (mut parts, data) = render(&problem, Response::from_parts(parts, problem.to_json())).into_parts();
-    extensions.extend(parts.extensions);
+    let (rendered, data) = render(&problem, Response::from_parts(parts.clone(), problem.to_json())).into_parts();
+    *parts = rendered;
+    extensions.extend(std::mem::take(&mut parts.extensions));
     parts.extensions = extensions;
-    (parts, Collected::Whole { data, trailers: None })
+    *collected = Collected::Whole { data, trailers: None };
 }
 
 pub(crate) fn respond(problem: Problem) -> Response<Bytes> {

@@ -29,8 +29,13 @@ pub(crate) struct HeaderRules {
 
 impl HeaderRules {
     /// What the record keeps of a response.
-    pub(crate) fn stored(&self, parts: &Parts, body: Bytes, trailers: Option<HeaderMap>) -> StoredResponse {
-        StoredResponse { status: parts.status, headers: self.kept(&parts.headers), body, trailers }
+    pub(crate) fn stored(&self, parts: &Parts, body: Bytes, trailers: Option<Box<HeaderMap>>) -> StoredResponse {
+        StoredResponse {
+            status: parts.status,
+            headers: self.kept(&parts.headers),
+            body,
+            trailers: trailers.map(|trailers| *trailers),
+        }
     }
 
     fn kept(&self, headers: &HeaderMap) -> HeaderMap {
@@ -55,7 +60,7 @@ impl HeaderRules {
 
 /// The response that a retry gets.
 pub(crate) fn replay<B: Body>(stored: &StoredResponse) -> Response<ResponseBody<B>> {
-    let mut response = Response::new(ResponseBody::whole(stored.body.clone(), stored.trailers.clone()));
+    let mut response = Response::new(ResponseBody::whole(stored.body.clone(), stored.trailers.clone().map(Box::new)));
     *response.status_mut() = stored.status;
     *response.headers_mut() = stored.headers.clone();
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
@@ -114,7 +119,7 @@ mod tests {
         *response.status_mut() = http::StatusCode::ACCEPTED;
         let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("1"))]);
         let body = Bytes::from_static(b"\x00\xff");
-        HeaderRules::default().stored(&response.into_parts().0, body, Some(trailers))
+        HeaderRules::default().stored(&response.into_parts().0, body, Some(Box::new(trailers)))
     }
 
     /// Fails when `kept` inserts instead of appending, `stored` or `replay` leaves out the trailers, or `replay` sets no

@@ -12,14 +12,13 @@ use idempotency_shared::Problem;
 use crate::body::ResponseBody;
 use crate::collect::Collected;
 use crate::policy::{Outcome, RunFacts, Settlement, outcome, settlement};
-use crate::refusal::rendered;
+use crate::refusal::render_answered;
 use crate::run::Answer;
 use crate::service::Shared;
 use crate::settle::Step;
 use crate::store::{Completion, Store, Tombstone};
 
 /// How a handler ended.
-#[expect(clippy::large_enum_variant, reason = "made once for each run and taken apart at once")]
 pub(crate) enum Ran<RB: Body, E> {
     Answered(response::Parts, Collected<RB>),
     Failed(E),
@@ -40,7 +39,10 @@ impl<RB: Body, E> Verdict<RB, E> {
     /// What the policy says of how a handler ended.
     pub(crate) fn of<St: Store>(ran: Ran<RB, E>, facts: &RunFacts, shared: &Shared<St>) -> Self {
         let (parts, collected) = match ran {
-            Ran::Answered(parts, collected) => rendered(parts, collected, shared.config.render.as_ref()),
+            Ran::Answered(mut parts, mut collected) => {
+                render_answered(&mut parts, &mut collected, shared.config.render.as_ref());
+                (parts, collected)
+            }
             Ran::Failed(error) => {
                 let step = Step::without_response(settlement(Outcome::Unknown, facts));
                 return Self { step, answer: Some(Err(error)), is_success: false, is_declared: false };
