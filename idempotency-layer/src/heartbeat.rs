@@ -61,7 +61,7 @@ impl<St: Store> Heartbeats<St> {
     }
 
     /// Renews the lease of an operation, which counts from `since`, until the heartbeat ends.
-    pub(crate) fn begin(self: &Arc<Self>, operation: &Operation, since: Instant) -> Heartbeat<St> {
+    pub(crate) fn begin(self: &Arc<Self>, operation: Operation, since: Instant) -> Heartbeat<St> {
         let due = since + operation.lease().duration / 3;
         let runtime = Handle::current().id();
         let mut lines = self.lock();
@@ -81,7 +81,7 @@ impl<St: Store> Heartbeats<St> {
             line.wakes_at = due;
             line.sooner.notify_one();
         }
-        Heartbeat { heartbeats: Arc::clone(self), runtime, place, operation: operation.clone() }
+        Heartbeat { heartbeats: Arc::clone(self), runtime, place, operation }
     }
 
     /// Starts the heartbeats that are due and says when the next one is. `None`: there is none, and the starter ends.
@@ -135,6 +135,11 @@ pub(crate) struct Heartbeat<St: Store> {
 }
 
 impl<St: Store> Heartbeat<St> {
+    /// Whose lease it renews.
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
     /// Ends it and waits for a renewal under way, so that none meets the write that follows.
     pub(crate) async fn stop(&self) {
         let Some(mut beating) = self.leave() else { return };

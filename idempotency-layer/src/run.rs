@@ -45,7 +45,6 @@ pub(crate) type Answer<RB, E> = Result<Response<ResponseBody<RB>>, E>;
 /// It is moved into its task, and with it all that it waits for: what is large and seldom is in a box.
 pub(crate) struct Run<St: Store, RB: Body, E> {
     shared: Arc<Shared<St>>,
-    operation: Operation,
     heartbeat: Heartbeat<St>,
     /// From when on the lease counts.
     since: Instant,
@@ -79,23 +78,18 @@ where
     let outer = parts.extensions.remove::<Operation>();
     let operation = Operation::new(admitted.key.clone(), scope, attempt, lease, store, outer);
     tracing::debug!(operation = ?operation, "a run begins");
-    let heartbeat = shared.heartbeats.begin(&operation, since);
     let cap = shared.config.max_response_body;
     let (answer, answered) = oneshot::channel();
     let unrouted = is_unrouted(&parts);
     let method = parts.method.clone();
-    parts.extensions.insert(operation.clone());
+    let heartbeat = shared.heartbeats.begin(operation.clone(), since);
+    parts.extensions.insert(operation);
     let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
     let request = Request::from_parts(parts, body);
-    let run = Run { shared, operation, heartbeat, since, unrouted, answer: Some(answer), _admitted: admitted };
-    // In boxes: a task is moved whole, more than once, before it runs, and the handler is gone when its record is written.
-    let handler = boxed(guarded(inner, request, method, cap));
-    tokio::spawn(boxed(run.drive(handler)).in_current_span());
+    let run = Run { shared, heartbeat, since, unrouted, answer: Some(answer), _admitted: admitted };
+    // In a box: a task is moved whole, more than once, before it runs.
+    tokio::spawn(Box::pin(run.drive(guarded(inner, request, method, cap))).in_current_span());
     answered
-}
-
-fn boxed<F: Future>(future: F) -> Pin<Box<F>> {
-    Box::pin(future)
 }
 
 /// A lease as the store gave it.
@@ -113,9 +107,13 @@ where
     RB::Error: Send,
     E: Send + 'static,
 {
+    fn operation(&self) -> &Operation {
+        self.heartbeat.operation()
+    }
+
     /// Sees the handler through to the record and the answer.
     #[expect(clippy::manual_async_fn, reason = "the future of an `async fn` has room for each argument twice")]
-    fn drive<H>(mut self, handler: Pin<Box<H>>) -> impl Future<Output = ()> + Send
+    fn drive<H>(mut self, handler: H) -> impl Future<Output = ()> + Send
     where
         H: Future<Output = Ran<RB, E>> + Send,
     {
@@ -133,7 +131,7 @@ where
 
     /// Writes the record by itself, and answers.
     async fn settle(&mut self, verdict: &mut Verdict<RB, E>) {
-        let mut settled = pin!(settle(&self.shared.store, self.operation.lease(), &verdict.step));
+        let mut settled = pin!(settle(&self.shared.store, self.heartbeat.operation().lease(), &verdict.step));
         let written = match poll!(settled.as_mut()) {
             Poll::Ready(written) => Ok(written),
             Poll::Pending => Box::pin(timeout(self.shared.config.record_deadline, settled.as_mut())).await,
@@ -142,35 +140,35 @@ where
         let response = verdict.answer.take().map(|answer| self.answer_to(&verdict.step, written, answer));
         send(self.answer.take(), response);
         if is_late {
-            tracing::error!(operation = ?self.operation, "answered before the record was confirmed; going on to write it");
+            tracing::error!(operation = ?self.operation(), "answered before the record was confirmed; going on to write it");
             let written = settled.await;
-            tracing::info!(operation = ?self.operation, written = ?written, "a late record was decided");
+            tracing::info!(operation = ?self.operation(), written = ?written, "a late record was decided");
         }
         // The heartbeat goes with `self`: a run whose record is not written yet still keeps others out.
     }
 
     /// Whether the lease has passed before the handler was called, as after a pause of the process.
     fn is_late(&self) -> bool {
-        Instant::now() >= self.since + self.operation.lease().duration
+        Instant::now() >= self.since + self.operation().lease().duration
     }
 
     /// Ends a run that has not begun: another one may have.
     fn give_up(mut self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        tracing::warn!(operation = ?self.operation, "a lease had passed before its run began; it is not begun");
+        tracing::warn!(operation = ?self.operation(), "a lease had passed before its run began; it is not begun");
         Box::pin(async move {
             send(self.answer.take(), Some(Ok(self.shared.refuse_unrun(Problem::lease_lost()))));
             // It did nothing. Where it is fenced somebody else has the key already.
-            let step = Step::unrun(self.operation.attempt());
-            let written = settle(&self.shared.store, self.operation.lease(), &step).await;
-            tracing::debug!(operation = ?self.operation, written = ?written, "a key was given back");
+            let step = Step::unrun(self.operation().attempt());
+            let written = settle(&self.shared.store, self.operation().lease(), &step).await;
+            tracing::debug!(operation = ?self.operation(), written = ?written, "a key was given back");
         })
     }
 
     /// What the policy says of what the handler made of its run, and what is in the slot of its transaction.
     fn judge(&self, ran: Ran<RB, E>) -> (Verdict<RB, E>, Closed) {
-        let closed = self.operation.slot().close();
+        let closed = self.operation().slot().close();
         let facts = RunFacts {
-            attempt: self.operation.attempt(),
+            attempt: self.operation().attempt(),
             gave_transaction: matches!(closed, Closed::Transaction(_)),
             unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
@@ -192,7 +190,7 @@ where
             }
             Closed::Transaction(open) => {
                 if !open.is_back() {
-                    tracing::error!(operation = ?self.operation, "the handler has not given its transaction back");
+                    tracing::error!(operation = ?self.operation(), "the handler has not given its transaction back");
                     // The old verdict is dropped here. The transaction may be inside the body that it holds, and whoever
                     // waited for it would wait for a client that is not served.
                     *verdict = Verdict::refused(&self.shared, Problem::transaction_lost());
@@ -205,15 +203,15 @@ where
     /// The answer to the client, once it is known what became of the write.
     fn answer_to<T>(&self, step: &Step, written: Result<Option<Write>, T>, answer: Answer<RB, E>) -> Answer<RB, E> {
         let written = written.ok();
-        tracing::debug!(operation = ?self.operation, written = ?written, "a run has ended");
+        tracing::debug!(operation = ?self.operation(), written = ?written, "a run has ended");
         if matches!(step, Step::Hold) {
-            let record = self.operation.record();
-            tracing::warn!(operation = ?self.operation, %record, "the outcome is unknown; the key is held for an operator");
+            let record = self.operation().record();
+            tracing::warn!(operation = ?self.operation(), %record, "the outcome is unknown; the key is held for an operator");
         }
         let is_lost = match written {
             Some(Some(Write::Done)) => false,
             Some(Some(Write::Fenced)) => true,
-            Some(None) | None => self.operation.is_lost(),
+            Some(None) | None => self.operation().is_lost(),
         };
         // A failure is the handler's own word about its run and stays true; a result of a lost run is not the key's.
         let is_result = matches!(step, Step::Complete(_));
@@ -239,8 +237,8 @@ where
     /// the record does not depend on it.
     async fn roll_back(mut self, open: Box<dyn Open>, mut verdict: Verdict<RB, E>) {
         let patience = self.shared.config.record_deadline;
-        if timeout(patience, open.roll_back(self.operation.lease())).await.is_err() {
-            tracing::error!(operation = ?self.operation, "a transaction has not been rolled back in time");
+        if timeout(patience, open.roll_back(self.operation().lease())).await.is_err() {
+            tracing::error!(operation = ?self.operation(), "a transaction has not been rolled back in time");
         }
         self.settle(&mut verdict).await;
     }
@@ -249,7 +247,7 @@ where
     async fn commit(mut self, open: Box<dyn Open>, mut verdict: Verdict<RB, E>) {
         // A renewal that comes between would conflict with the very row that is about to be written.
         self.heartbeat.stop().await;
-        let (shared, operation) = (&self.shared, &self.operation);
+        let (shared, operation) = (&self.shared, self.heartbeat.operation());
         let lease = operation.lease();
         let Step::Complete(completion) = &verdict.step else {
             unreachable!("only a completion commits");
