@@ -59,7 +59,7 @@ async fn run(kind: Kind, runs: usize) {
                 let service = service.ready().await.unwrap_or_else(|never| match never {});
                 drop(black_box(service.call(get()).await));
             }
-            Kind::Bare => drop(black_box(Box::pin(handle(get())).await)),
+            Kind::Bare => drop(black_box(handle(get()).await)),
         }
     }
 }

@@ -90,7 +90,7 @@ fn first_floor(runtime: &Runtime, runs: u64) -> Duration {
             records.insert(id, None);
             let request = Request::from_parts(parts, body);
             let handled = tokio::spawn(async move { handle(request).await });
-            let (parts, body) = handled.await.expect("no panic").into_parts();
+            let (parts, body) = handled.await.expect("no panic").expect("infallible").into_parts();
             let data = body.collect().await.expect("infallible").to_bytes();
             records.insert(id, Some((parts.headers.clone(), data.clone())));
             black_box((fingerprint, caller, Response::from_parts(parts, data)));
@@ -105,7 +105,7 @@ fn replay_floor(runtime: &Runtime, runs: u64) -> Duration {
         let (parts, body) = request(key.clone()).into_parts();
         let body = body.collect().await.expect("infallible").to_bytes();
         let (id, ..) = hashes(&parts, &body);
-        let (response, data) = handle(Request::from_parts(parts, body)).await.into_parts();
+        let (response, data) = handle(Request::from_parts(parts, body)).await.expect("infallible").into_parts();
         let data = data.collect().await.expect("infallible").to_bytes();
         let records = HashMap::from([(id, (response.headers, data))]);
         let started = Instant::now();
