@@ -14,7 +14,7 @@ use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
 use idempotency_tests::stores::embedded;
 use tokio::sync::Notify;
 
-use crate::request::{gated, keyed, layer, send, send_until_ended, sending};
+use crate::request::{again_until, gated, keyed, layer, send, send_until_ended, sending};
 
 /// Three renewals of it take as long as it does.
 const LEASE: Duration = Duration::from_millis(300);
@@ -40,13 +40,11 @@ async fn a_run_that_was_overtaken_is_told_by_its_next_renewal() {
         gate.entered().await;
         // The store's clock alone passes the lease; the renewals that go on meanwhile are those of the first run.
         let heir = gated(layer(&subject.store), Gate::open());
-        let answer = loop {
+        let overtaking = async || {
             subject.hand.advance(LEASE);
-            let answer = send(&heir, keyed("/pay", "k"), "").await;
-            if answer.problem() != Some("in-flight") {
-                break answer;
-            }
+            send(&heir, keyed("/pay", "k"), "").await
         };
+        let answer = again_until(overtaking, |answer| answer.problem() != Some("in-flight")).await;
         assert_eq!(answer.body, "entry 1, attempt 2", "{}", subject.name);
         // Its result is not the key's; the failure of one that was not told would have been its answer.
         let answer = run.await.unwrap();
@@ -74,9 +72,7 @@ async fn a_run_that_has_ended_is_not_renewed() {
         let router = gated(IdempotencyLayer::new(store).anonymous(true).lease(LEASE), gate.clone());
         let run = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;
-        while renewals.0.load(Ordering::SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        again_until(async || renewals.0.load(Ordering::SeqCst), |renewed| *renewed > 0).await;
         gate.release(1);
         assert_eq!(run.await.unwrap().status, 201, "{}", subject.name);
 

@@ -67,11 +67,19 @@ pub(crate) fn sending(router: &Router, request: Builder, body: &'static str) -> 
     tokio::spawn(async move { send(&router, request, body).await })
 }
 
-/// Sends the same request under a key until an answer is final.
-pub(crate) async fn send_until(router: &Router, key: &str, is_final: impl Fn(&Answer) -> bool) -> Answer {
+/// Sends a request that must not come to its handler, where it would wait at the gate.
+pub(crate) async fn send_unrun(router: &Router, request: Builder, body: &'static str, gate: &Gate) -> Answer {
+    tokio::select! {
+        answer = send(router, request, body) => answer,
+        () = gate.entered() => panic!("it was run"),
+    }
+}
+
+/// Sends again until an answer is final.
+pub(crate) async fn again_until<T>(mut send: impl AsyncFnMut() -> T, is_final: impl Fn(&T) -> bool) -> T {
     let sent = async {
         loop {
-            let answer = send(router, keyed("/pay", key), "").await;
+            let answer = send().await;
             if is_final(&answer) {
                 return answer;
             }
@@ -79,7 +87,12 @@ pub(crate) async fn send_until(router: &Router, key: &str, is_final: impl Fn(&An
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, sent).await.expect("a key without a final answer")
+    tokio::time::timeout(PATIENCE, sent).await.expect("no answer was final")
+}
+
+/// Sends the same request under a key until an answer is final.
+pub(crate) async fn send_until(router: &Router, key: &str, is_final: impl Fn(&Answer) -> bool) -> Answer {
+    again_until(async || send(router, keyed("/pay", key), "").await, is_final).await
 }
 
 /// Sends the same request under a key until it is not in flight.
@@ -92,4 +105,5 @@ pub(crate) fn keyed(path: &str, key: &str) -> Builder {
     Request::post(path).header("idempotency-key", key).header("content-type", "application/json")
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than any run here lasts.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

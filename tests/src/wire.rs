@@ -1,6 +1,7 @@
 //! A service on a real socket, over HTTP/1.1 and HTTP/2, and clients that misbehave on one.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use bytes::Bytes;
@@ -9,8 +10,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// A version of HTTP to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,23 +89,26 @@ enum Sender {
 }
 
 impl Connection {
-    /// Sends one request. Dropped before its end, over HTTP/2 the stream is reset, over HTTP/1.1 nothing happens until
-    /// the connection is dropped.
+    /// Sends one request, and waits no longer for its response than any run here lasts. Dropped before its end, over
+    /// HTTP/2 the stream is reset, over HTTP/1.1 nothing happens until the connection is dropped.
     ///
     /// # Errors
     ///
     /// When there is no response.
     pub async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
-        match &mut self.sender {
-            Sender::Http1(sender) => {
-                sender.ready().await?;
-                sender.send_request(request).await
+        let responded = async {
+            match &mut self.sender {
+                Sender::Http1(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await
+                }
+                Sender::Http2(sender) => {
+                    sender.ready().await?;
+                    sender.send_request(request).await
+                }
             }
-            Sender::Http2(sender) => {
-                sender.ready().await?;
-                sender.send_request(request).await
-            }
-        }
+        };
+        timeout(PATIENCE, responded).await.expect("a request without a response")
     }
 
     /// Sends one request and reads the response whole.
@@ -112,7 +118,7 @@ impl Connection {
     /// When there is no whole response.
     pub async fn fetch(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Whole>> {
         let (parts, body) = self.send(request).await?.into_parts();
-        let body = body.collect().await?;
+        let body = timeout(PATIENCE, body.collect()).await.expect("a response without an end")?;
         let trailers = body.trailers().cloned();
         Ok(Response::from_parts(parts, Whole { data: body.to_bytes(), trailers }))
     }
@@ -132,3 +138,14 @@ pub struct Whole {
     /// The trailers.
     pub trailers: Option<http::HeaderMap>,
 }
+
+/// What the server says on a bare connection until it closes it. A reset after the answer takes
+/// nothing of it back.
+pub async fn read_to_end(socket: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    // Whatever came before an error is there.
+    let _closed_or_reset = timeout(PATIENCE, socket.read_to_end(&mut said)).await.expect("a connection left open");
+    String::from_utf8(said).expect("text")
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
