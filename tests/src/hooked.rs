@@ -10,6 +10,8 @@ use idempotency_layer::store::{
 };
 use idempotency_layer::{Store, StoreError, StoreErrorKind, TransactionalStore};
 
+use crate::gate::Gate;
+
 /// The verbs that a hook is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
@@ -39,6 +41,17 @@ pub type Hooking = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 /// What a hook answers that loses a verb or its reply, if so.
 pub fn lost_if(is_lost: bool) -> Hooking {
     Box::pin(async move { if is_lost { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(()) } })
+}
+
+/// What a hook answers that stops at a gate, if so.
+pub fn stopped_if(is_stopped: bool, gate: &Gate) -> Hooking {
+    let gate = is_stopped.then(|| gate.clone());
+    Box::pin(async move {
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
+        Ok(())
+    })
 }
 
 /// Decides what happens around each verb.
