@@ -16,13 +16,13 @@ use tokio::time::timeout;
 use crate::ledger::{EFFECT, Ledger, layer, write};
 use crate::request::{keyed, send};
 
-fn routes(store: &SqliteStore) -> Router {
+fn routes(store: &SqliteStore, record_deadline: Duration) -> Router {
     Router::new()
         .route("/export", post(export))
         .route("/impatient/{status}", post(impatient))
         .route("/keep", post(keep))
         .route("/pay", post(pay))
-        .layer(layer(store.clone()).record_deadline(Duration::from_secs(1)))
+        .layer(layer(store.clone()).record_deadline(record_deadline))
         .with_state(store.clone())
 }
 
@@ -53,7 +53,7 @@ async fn export(State(store): State<SqliteStore>, operation: Operation) -> Respo
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_inside_a_body_that_is_not_read_to_its_end_is_taken_back() {
     let ledger = Ledger::new().await;
-    let router = routes(&ledger.store);
+    let router = routes(&ledger.store, DEADLINE);
     let lost = timeout(Duration::from_secs(20), send(&router, keyed("/export", "k"), "")).await.expect("an answer");
     assert_eq!((lost.status.as_u16(), lost.problem()), (500, Some("transaction-lost")));
     let next = send(&router, keyed("/pay", "l"), "").await;
@@ -77,7 +77,7 @@ async fn impatient(Path(status): Path<u16>, State(store): State<SqliteStore>, op
 }
 
 /// A statement that its handler gave up does not go on under the write lock. Fails when a transaction that is closed does
-/// not interrupt what runs on its connection, and when one that is to be committed can no longer expire.
+/// not interrupt what runs on its connection, and when `complete_in` stops the expiry before it waits for the statement.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_given_up_by_its_handler_does_not_keep_the_writer() {
     for (path, expected) in [
@@ -86,7 +86,8 @@ async fn a_statement_given_up_by_its_handler_does_not_keep_the_writer() {
         ("/impatient/503", (503, None)),
     ] {
         let ledger = Ledger::new().await;
-        let router = routes(&ledger.store.clone().max_transaction(Duration::from_millis(500)));
+        // Nobody else gives the transaction up before it expires.
+        let router = routes(&ledger.store.clone().max_transaction(Duration::from_millis(500)), DEADLINE * 60);
         let answer = timeout(Duration::from_secs(20), send(&router, keyed(path, "k"), "")).await.expect("an answer");
         assert_eq!((answer.status.as_u16(), answer.problem()), expected, "{path}");
         assert_eq!(ledger.effects().await, 0, "{path}");
@@ -102,11 +103,13 @@ async fn keep(State(store): State<SqliteStore>, operation: Operation) -> Respons
     StatusCode::PAYMENT_REQUIRED.into_response()
 }
 
-/// The file's write lock is lost with the guard, but not the client. Fails when `roll_back` waits
-/// for ever.
+/// The file's write lock is lost with the guard, but not the client. Fails when `Run::roll_back` waits for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_is_never_dropped_leaves_its_client_an_answer() {
     let ledger = Ledger::new().await;
-    let answer = timeout(Duration::from_secs(20), send(&routes(&ledger.store), keyed("/keep", "k"), "")).await;
+    let answer =
+        timeout(Duration::from_secs(20), send(&routes(&ledger.store, DEADLINE), keyed("/keep", "k"), "")).await;
     assert_eq!(answer.expect("an answer").status, 402);
 }
+
+const DEADLINE: Duration = Duration::from_secs(1);
