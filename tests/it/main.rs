@@ -14,7 +14,7 @@
 //! | S7 | many claims of one key come at once, to two processes | one runs, the others are told that it is in flight |
 //! | S8 | a verb of the store is lost, loses its reply, or arrives twice | the same answer: nobody is kept out by itself |
 //! | S9 | the store is away before the claim, or at the record | 503 and no run; or an answer in bounded time, and the record follows |
-//! | S10 | a record vanishes between a claim that lost and its reading | cannot be: the stores here decide and read in one step |
+//! | S10 | a record vanishes between a claim that lost and its reading | 409, as the store said, and no run without a claim |
 //! | S11 | a record is damaged, or of a newer version | 503; it is neither run nor overwritten |
 //! | S12 | a store's server restarts or fails over | cannot be: the stores here have no server |
 //! | S13 | the wall clock jumps by an hour | no run of this process loses its key |

@@ -1,7 +1,8 @@
-//! Replies of the store get lost, and drivers send by themselves a second time: nobody is kept out by itself.
+//! Replies of the store get lost or come late, and drivers send by themselves a second time: nobody is kept out by itself,
+//! and nobody runs without a claim.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use axum::Router;
 use axum::extract::State;
@@ -9,10 +10,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::StatusCode;
 use idempotency_layer::{IdempotencyLayer, Operation, UnknownOutcome};
-use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
+use idempotency_tests::gate::Gate;
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if, stopped_if};
 use idempotency_tests::stores::embedded;
 
-use crate::request::{keyed, send, send_until_ended};
+use crate::request::{keyed, send, send_until_ended, sending};
 
 /// The first such verb is lost on its way to the store.
 struct LosesVerb(Verb, AtomicBool);
@@ -80,7 +82,8 @@ async fn a_verb_that_is_lost_or_whose_reply_is_or_that_arrives_twice_changes_not
                     .layer(layer)
                     .with_state(StatusCode::from_u16(first).unwrap());
                 let answer = send(&router, keyed("/pay", "k"), "").await;
-                assert_eq!((answer.status.as_u16(), &answer.body[..]), (first, &b"attempt 1"[..]), "{case}");
+                assert_eq!((answer.status.as_u16(), answer.problem()), (first, None), "{case}");
+                assert_eq!(answer.body, "attempt 1", "{case}");
                 let again = send(&router, keyed("/pay", "k"), "").await;
                 assert_eq!((again.status.as_u16(), again.problem()), retry, "{case}");
                 assert_eq!(again.is_replay(), retry == (201, None) && first == 201, "{case}");
@@ -114,6 +117,49 @@ async fn a_claim_that_nobody_heard_of_is_taken_back() {
         hook.0.store(true, Ordering::SeqCst);
         // The lease is 30 s by a clock that stands still, so only the undoing ends it.
         let answer = send_until_ended(&router, "k").await;
-        assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"attempt 1"[..]), "{}", subject.name);
+        assert_eq!((answer.status.as_u16(), answer.problem()), (201, None), "{}", subject.name);
+        assert_eq!(answer.body, "attempt 1", "{}", subject.name);
+    }
+}
+
+/// Keeps back what the second claim was told.
+struct KeepsBack(Gate, AtomicU32);
+
+impl Hook for KeepsBack {
+    fn after(&self, verb: Verb) -> Hooking {
+        stopped_if(verb == Verb::Claim && self.1.fetch_add(1, Ordering::SeqCst) == 1, &self.0)
+    }
+}
+
+/// Does nothing on its first entry, and says so.
+async fn mended(State(gate): State<Gate>, operation: Operation) -> Response {
+    let status = if gate.pass().await == 1 { StatusCode::BAD_REQUEST } else { StatusCode::CREATED };
+    (status, format!("attempt {}", operation.attempt())).into_response()
+}
+
+/// S10. A claim that lost has lost, although there is no record any more when it hears of it. Fails when `keyed` looks for
+/// the record of a key that is in flight, and runs where there is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_lost_to_a_record_that_has_vanished_is_in_flight_and_not_run() {
+    for subject in embedded().await {
+        let (gate, kept) = (Gate::closed(), Gate::closed());
+        let store = Hooked::new(subject.store.clone(), Arc::new(KeepsBack(kept.clone(), AtomicU32::new(0))));
+        let layer = IdempotencyLayer::new(store).anonymous(true);
+        let router = Router::new().route("/pay", post(mended)).layer(layer).with_state(gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        let loser = sending(&router, keyed("/pay", "k"), "");
+        kept.entered().await;
+        gate.release(2);
+        assert_eq!(run.await.unwrap().status, 400, "{}", subject.name);
+
+        kept.release(1);
+        let loser = loser.await.unwrap();
+        assert_eq!((loser.status.as_u16(), loser.problem()), (409, Some("in-flight")), "{}", subject.name);
+        assert_eq!(gate.entries(), 1, "{}", subject.name);
+        // A first attempt again: there was no record.
+        let retry = send(&router, keyed("/pay", "k"), "").await;
+        assert_eq!((retry.status.as_u16(), retry.problem()), (201, None), "{}", subject.name);
+        assert_eq!(retry.body, "attempt 1", "{}", subject.name);
     }
 }
