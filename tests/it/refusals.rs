@@ -318,7 +318,7 @@ async fn candid(
     Ok(StatusCode::CREATED)
 }
 
-/// By the layer that runs the handler. Fails when `Verdict::of` takes the response as it comes; when `rendered` leaves
+/// By the layer that runs the handler. Fails when `Verdict::of` takes the response as it comes; when `render_answered` leaves
 /// `Unrendered` in it, so that the layer outside renders it too; when it keeps the length that the router inside has set;
 /// and when it drops the extensions, so that both layers hold the key.
 #[tokio::test(flavor = "multi_thread")]
