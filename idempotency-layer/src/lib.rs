@@ -64,6 +64,7 @@
 //! - `axum`: [`Operation`] as an extractor, [`TransactionError`] as a response, and the full path of nested routers in
 //!   the fingerprint.
 //! - `multipart`: forms fingerprinted by their parts.
+//! - `redis`: the `RedisStore`, for many processes, on Redis or Valkey, single, behind Sentinel or as a cluster.
 //! - `sqlite`: the `SqliteStore`, durable on one machine, with the handler's transaction.
 //! - `conformance`: the lists of properties that every store and every transactional store keeps, to run on a store of
 //!   your own.
@@ -115,6 +116,8 @@ pub use self::layer::IdempotencyLayer;
 pub use self::operation::Operation;
 pub use self::policy::Outcome;
 pub use self::service::Idempotency;
+#[cfg(feature = "redis")]
+pub use self::store::RedisStore;
 pub use self::store::{
     Fingerprint, MemoryStore, RecordId, SharedStore, SharedTransactionalStore, Store, StoreError, StoreErrorKind,
     TransactionalStore, UnknownOutcome,

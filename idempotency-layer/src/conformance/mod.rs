@@ -43,6 +43,8 @@ mod memory;
 pub mod mismatch;
 mod overlap;
 pub mod policy;
+#[cfg(feature = "redis")]
+mod redis;
 pub mod responses;
 pub mod retention;
 #[cfg(feature = "sqlite")]
@@ -54,6 +56,8 @@ pub mod waiting;
 pub use self::harness::{Erased, Harness};
 pub use self::list::Property;
 pub use self::memory::MemoryHarness;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisHarness;
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::SqliteHarness;
 

@@ -32,7 +32,6 @@
 mod completion;
 mod failure;
 mod file;
-mod headers;
 mod leases;
 mod open;
 mod readers;

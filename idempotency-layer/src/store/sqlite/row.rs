@@ -13,21 +13,12 @@ use http::StatusCode;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
-use super::headers;
+use crate::store::code::{self, FORMAT, FREE, HELD, RECORDED, RUNNING, TOMBSTONE};
+use crate::store::headers;
 use crate::store::machine::{Millis, Record, State, whole_millis};
 use crate::store::{
-    CallerFingerprint, Fingerprint, HeldCause, LapsePolicy, LeaseId, RecordId, StoreErrorKind, StoredResponse,
-    Tombstone, TombstoneReason, UnknownOutcome,
+    CallerFingerprint, Fingerprint, LapsePolicy, LeaseId, RecordId, StoreErrorKind, StoredResponse, Tombstone,
 };
-
-/// The format of the rows that this version writes.
-pub(super) const FORMAT: i64 = 1;
-
-pub(super) const RUNNING: i64 = 1;
-pub(super) const RECORDED: i64 = 2;
-pub(super) const TOMBSTONE: i64 = 3;
-pub(super) const FREE: i64 = 4;
-const HELD: i64 = 5;
 
 pub(super) async fn fetch(connection: &mut SqliteConnection, id: &RecordId) -> sqlx::Result<Option<SqliteRow>> {
     sqlx::query(SELECT).bind(&id.as_bytes()[..]).fetch_optional(connection).await
@@ -57,7 +48,7 @@ pub(super) async fn put(connection: &mut SqliteConnection, id: &RecordId, record
         State::Recorded(response) => (RECORDED, None, Some(response), None),
         State::Tombstone(tombstone) => (TOMBSTONE, None, None, Some(tombstone)),
         State::Free => (FREE, None, None, None),
-        State::Held(cause) => (HELD, Some(cause_code(*cause)), None, None),
+        State::Held(cause) => (HELD, Some(code::of_cause(*cause)), None, None),
     };
     let status = response.map(|response| response.status).or(tombstone.map(|tombstone| tombstone.status));
     sqlx::query(REPLACE)
@@ -69,10 +60,7 @@ pub(super) async fn put(connection: &mut SqliteConnection, id: &RecordId, record
         .bind(&record.lease.as_bytes()[..])
         .bind(i64::from(record.attempt))
         .bind(i64::from(record.lapsed))
-        .bind(match record.policy.unknown {
-            UnknownOutcome::Rerun => 1,
-            UnknownOutcome::Hold => 2,
-        })
+        .bind(code::of_unknown(record.policy.unknown))
         .bind(i64::from(record.policy.max_attempts.get()))
         .bind(whole_millis(record.retention))
         .bind(record.claimed_at.0)
@@ -84,7 +72,7 @@ pub(super) async fn put(connection: &mut SqliteConnection, id: &RecordId, record
         .bind(response.map(|response| headers::encode(&response.headers)))
         .bind(response.map(|response| &response.body[..]))
         .bind(response.and_then(|response| response.trailers.as_ref()).map(headers::encode))
-        .bind(tombstone.map(|tombstone| reason_code(tombstone.reason)))
+        .bind(tombstone.map(|tombstone| code::of_reason(tombstone.reason)))
         .execute(connection)
         .await?;
     Ok(())
@@ -145,11 +133,7 @@ pub(super) fn decode(row: &SqliteRow) -> Result<Record, StoreErrorKind> {
         attempt: number(row, "attempt")?,
         lapsed: number(row, "lapsed")?,
         policy: LapsePolicy {
-            unknown: match get::<i64>(row, "on_unknown")? {
-                1 => UnknownOutcome::Rerun,
-                2 => UnknownOutcome::Hold,
-                _ => return Err(StoreErrorKind::Corrupt),
-            },
+            unknown: code::unknown(get(row, "on_unknown")?).ok_or(StoreErrorKind::Corrupt)?,
             max_attempts: NonZeroU32::new(number(row, "max_lapsed")?).ok_or(StoreErrorKind::Corrupt)?,
         },
         retention: Duration::from_millis(number(row, "retention")?),
@@ -175,39 +159,11 @@ fn state(row: &SqliteRow) -> Result<State, StoreErrorKind> {
         }))),
         TOMBSTONE => Ok(State::Tombstone(Tombstone {
             status: status(row)?,
-            reason: match get::<i64>(row, "reason")? {
-                1 => TombstoneReason::TooLarge,
-                2 => TombstoneReason::Streamed,
-                3 => TombstoneReason::Upgraded,
-                _ => return Err(StoreErrorKind::Corrupt),
-            },
+            reason: code::reason(get(row, "reason")?).ok_or(StoreErrorKind::Corrupt)?,
         })),
         FREE => Ok(State::Free),
-        HELD => cause(get(row, "held_cause")?).map(State::Held).ok_or(StoreErrorKind::Corrupt),
+        HELD => code::cause(get(row, "held_cause")?).map(State::Held).ok_or(StoreErrorKind::Corrupt),
         _ => Err(StoreErrorKind::Corrupt),
-    }
-}
-
-fn cause(code: i64) -> Option<HeldCause> {
-    match code {
-        1 => Some(HeldCause::Unknown),
-        2 => Some(HeldCause::Lapsed),
-        _ => None,
-    }
-}
-
-fn cause_code(cause: HeldCause) -> i64 {
-    match cause {
-        HeldCause::Unknown => 1,
-        HeldCause::Lapsed => 2,
-    }
-}
-
-fn reason_code(reason: TombstoneReason) -> i64 {
-    match reason {
-        TombstoneReason::TooLarge => 1,
-        TombstoneReason::Streamed => 2,
-        TombstoneReason::Upgraded => 3,
     }
 }
 

@@ -17,7 +17,7 @@ use super::writer::Lane;
 use super::{SqliteStore, failure, file, row};
 #[cfg(doc)]
 use crate::store::StoreErrorKind;
-use crate::store::{LeaseId, RecordId, StoreError};
+use crate::store::{LeaseId, RecordId, StoreError, code};
 
 impl SqliteStore {
     /// Removes what has expired by now, and says how many records that were.
@@ -115,11 +115,11 @@ async fn batch(connection: &mut SqliteConnection, now: Moment, after: &Cursor) -
         .bind(now.wall.0)
         .bind(after.expires_at)
         .bind(after.id.as_slice())
-        .bind(row::FORMAT)
-        .bind(row::RUNNING)
-        .bind(row::RECORDED)
-        .bind(row::TOMBSTONE)
-        .bind(row::FREE)
+        .bind(code::FORMAT)
+        .bind(code::RUNNING)
+        .bind(code::RECORDED)
+        .bind(code::TOMBSTONE)
+        .bind(code::FREE)
         .bind(BATCH)
         .fetch_all(connection)
         .await?;

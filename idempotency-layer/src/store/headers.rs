@@ -8,9 +8,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// The bytes are not a header map.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
+pub(crate) struct Damaged;
 
-pub(super) fn encode(headers: &HeaderMap) -> Vec<u8> {
+pub(crate) fn encode(headers: &HeaderMap) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(headers.len() * TYPICAL_FIELD);
     put_length(&mut bytes, headers.len());
     for (name, value) in headers {
@@ -21,7 +21,7 @@ pub(super) fn encode(headers: &HeaderMap) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decode(mut bytes: &[u8]) -> Result<HeaderMap, Damaged> {
+pub(crate) fn decode(mut bytes: &[u8]) -> Result<HeaderMap, Damaged> {
     let count = take_length(&mut bytes)?;
     let mut headers = HeaderMap::new();
     for _ in 0..count {
@@ -44,7 +44,7 @@ fn put(bytes: &mut Vec<u8>, field: &[u8]) {
 }
 
 fn put_length(bytes: &mut Vec<u8>, length: usize) {
-    // SQLite refuses a row of 2^31 bytes, so a length that does not fit is never stored.
+    // No database takes a value of 2^32 bytes, so a length that does not fit is never stored.
     let length = u32::try_from(length).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_le_bytes());
 }

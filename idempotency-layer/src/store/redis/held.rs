@@ -1,0 +1,98 @@
+//! Held records are found by walking over the keys of every server.
+//!
+//! A list of them would be a second key, which a script of one key cannot keep, and operators ask seldom. A key that is
+//! moved between the nodes of a cluster during the walk may be missed; the next walk finds it.
+
+use std::collections::BTreeMap;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use redis::{Value, from_redis_value};
+
+use super::RedisStore;
+use super::failure::of_verb;
+use crate::store::code::{HELD, RUNNING, of_unknown};
+use crate::store::{HeldPage, HeldRecord, Look, Page, RecordId, Store, StoreError, StoreErrorKind, UnknownOutcome};
+
+/// One page, in the order of the ids.
+pub(super) async fn list(store: &RedisStore, page: &Page) -> Result<HeldPage, StoreError> {
+    let mut held = BTreeMap::new();
+    for node in store.shared.server.nodes().await.map_err(of_verb)? {
+        let mut cursor = 0_u64;
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(pattern(&store.prefix)).arg("COUNT").arg(KEYS_PER_STEP);
+            let answer = store.shared.server.send_to(&node, &scan).await.map_err(of_verb)?;
+            let (next, keys): (u64, Vec<Vec<u8>>) = from_redis_value(answer).map_err(|error| of_verb(error.into()))?;
+            let candidates = keys
+                .iter()
+                .filter_map(|key| store.record_of(key))
+                .filter(|record| page.start().is_none_or(|start| record > start));
+            let found = stream::iter(candidates.collect::<Vec<_>>()).map(|record| look(store, record));
+            let found: Vec<Option<HeldRecord>> = found.buffer_unordered(LOOKS_AT_ONCE).try_collect().await?;
+            held.extend(found.into_iter().flatten().map(|record| (record.record, record)));
+            // No more than the page and a sign of the next.
+            while held.len() > usize::from(page.limit().get()) + 1 {
+                held.pop_last();
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    Ok(HeldPage::cut(held.into_values().collect(), page))
+}
+
+/// The record, if it is held. One that cannot be read is passed over.
+async fn look(store: &RedisStore, record: RecordId) -> Result<Option<HeldRecord>, StoreError> {
+    let mut peek = redis::cmd("GETRANGE");
+    peek.arg(store.key(&record)).arg(1).arg(3);
+    let peeked = match store.shared.server.send(&peek).await {
+        Ok(Value::BulkString(bytes)) => bytes,
+        Ok(_) => return Ok(None),
+        Err(error) => {
+            let error = of_verb(error);
+            return if error.kind() == StoreErrorKind::Corrupt { Ok(None) } else { Err(error) };
+        }
+    };
+    let may_be_held = match peeked[..] {
+        [state, _, unknown] => {
+            let (state, unknown) = (i64::from(state), i64::from(unknown));
+            state == HELD || (state == RUNNING && unknown == of_unknown(UnknownOutcome::Hold))
+        }
+        _ => false,
+    };
+    if !may_be_held {
+        return Ok(None);
+    }
+    match store.look(&record).await {
+        Ok(Look::Held(held)) => Ok(Some(held)),
+        Ok(_) => Ok(None),
+        Err(error) if matches!(error.kind(), StoreErrorKind::Corrupt | StoreErrorKind::Newer) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl RedisStore {
+    /// The record that a key is of; none if it is not one of the store's.
+    fn record_of(&self, key: &[u8]) -> Option<RecordId> {
+        let id = key.strip_prefix(self.prefix.as_bytes())?;
+        std::str::from_utf8(id).ok()?.parse().ok()
+    }
+}
+
+/// The prefix as a pattern that means only itself.
+fn pattern(prefix: &str) -> String {
+    let mut pattern = String::with_capacity(prefix.len() + 1);
+    for letter in prefix.chars() {
+        if matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^') {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('*');
+    pattern
+}
+
+const KEYS_PER_STEP: usize = 1000;
+const LOOKS_AT_ONCE: usize = 100;

@@ -1,0 +1,229 @@
+//! Records in Redis or Valkey: for many processes, and as durable as the server's persistence and its failover.
+//!
+//! ```no_run
+//! # async fn open() -> Result<(), idempotency_layer::store::StoreError> {
+//! use idempotency_layer::RedisStore;
+//!
+//! let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! 1. Each verb is one script on one key and one round trip, and works alike on a single server, behind Sentinel and in a
+//!    cluster. The servers are Redis from 6.2 on, or Valkey.
+//! 2. The clock is the server's (`TIME`), for leases and retentions. It should be kept in step between a primary and its
+//!    replicas.
+//! 3. A record is one string under `idempotency:` and the record's id. Its expiry is its retention, renewed with each
+//!    write; no crash leaves a key without one. Held records, and runs that are to be held if they lapse, have none.
+//! 4. Handles share a connection. A broken one is replaced, and the verb sent again; a server that does not answer within
+//!    two seconds is [`Unavailable`](StoreErrorKind::Unavailable). Behind Sentinel the primary is looked up anew.
+//!
+//! What it does *not* guarantee:
+//!
+//! - **A record survives what the server's own data survives, and no more.** Without persistence a restart forgets every
+//!   key. With `appendfsync everysec`, which is the server's default, a crash of the machine forgets up to a second. A
+//!   failover forgets what the replica had not got yet: replication is asynchronous, and a primary that is cut off takes
+//!   writes until it learns that it was replaced. Then a key runs again.
+//! - [`wait_replicas`](RedisStore::wait_replicas) answers no write as done before so many replicas have it. That narrows
+//!   the loss at a failover to writes that nobody was told of, as long as a replica is promoted that has them; Sentinel
+//!   takes the most advanced one that it sees, which need not be one of those.
+//! - A server that evicts (`maxmemory-policy` other than `noeviction`) may forget any key at any time.
+//!   [`connect`](RedisStore::connect) warns of it, and of a server without persistence.
+//!
+//! Where that is too little, as it is for money, use a store whose record is a commit.
+//!
+//! [`watch`](crate::Store::watch) is woken by changes of this store and its clones only; a change by another process is
+//! found by polling. Listing held records ([`held`](crate::Store::held)) walks over all keys of the database.
+
+mod check;
+mod failure;
+mod held;
+mod link;
+mod record;
+mod replicas;
+mod script;
+mod server;
+mod verbs;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::cluster::ClusterClient;
+use redis::io::tcp::TcpSettings;
+use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
+use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+
+use self::failure::{misconfigured, of_verb};
+use self::link::{CONNECT_TIMEOUT, Link, RESPONSE_TIMEOUT, Source};
+use self::replicas::Replicas;
+use self::server::Server;
+use super::watchers::Watchers;
+use super::{RecordId, StoreError, StoreErrorKind, StoreId};
+
+/// A store in Redis or Valkey; see the [module docs](self). Clones share a connection.
+#[must_use]
+#[derive(Clone)]
+pub struct RedisStore {
+    identity: StoreId,
+    prefix: Arc<str>,
+    replicas: Option<Arc<Replicas>>,
+    shared: Arc<Shared>,
+}
+
+/// What clones have in common.
+struct Shared {
+    server: Server,
+    watchers: Mutex<Watchers>,
+}
+
+impl RedisStore {
+    /// Connects to a single server, as `redis://user:password@host:6379/0`, and checks how it is set up: an evicting
+    /// `maxmemory-policy` and a server without persistence are logged as warnings.
+    ///
+    /// `rediss://` needs TLS in the `redis` crate: depend on it with its feature `tokio-rustls-comp` or
+    /// `tokio-native-tls-comp`.
+    ///
+    /// # Errors
+    ///
+    /// - [`Misconfigured`](StoreErrorKind::Misconfigured), with the reason as the source, when the URL is none of Redis's,
+    ///   the server refuses the credentials, is older than 6.2, or is a node of a cluster.
+    /// - [`Unavailable`](StoreErrorKind::Unavailable) when the server does not answer.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        let client = Client::open(prompt(url)?).map_err(misread)?;
+        Self::linked(Source::Server(client)).await
+    }
+
+    /// Connects to the primary that sentinels name, and to the next one whenever it is replaced.
+    ///
+    /// The URLs are those of the sentinels; credentials in them are for the sentinels. The servers themselves are asked
+    /// without credentials; where they want some, use [`sentinel_with`](Self::sentinel_with).
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect); [`Misconfigured`](StoreErrorKind::Misconfigured) also when no sentinel knows the
+    /// master's name.
+    pub async fn sentinel<U: AsRef<str>>(urls: impl IntoIterator<Item = U>, master: &str) -> Result<Self, StoreError> {
+        Self::sentinel_with(urls, master, RedisConnectionInfo::default()).await
+    }
+
+    /// As [`sentinel`](Self::sentinel), with the credentials and the database number of the servers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`sentinel`](Self::sentinel).
+    pub async fn sentinel_with<U: AsRef<str>>(
+        urls: impl IntoIterator<Item = U>,
+        master: &str,
+        servers: RedisConnectionInfo,
+    ) -> Result<Self, StoreError> {
+        let urls = all_prompt(urls)?;
+        let servers = SentinelNodeConnectionInfo::default()
+            .set_redis_connection_info(servers)
+            .set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let client = SentinelClient::build(urls, master.to_owned(), Some(servers), SentinelServerType::Master);
+        let client = client.map_err(misread)?;
+        Self::linked(Source::Sentinels(Arc::new(tokio::sync::Mutex::new(client)))).await
+    }
+
+    /// Connects to a cluster, of which some nodes are enough to find the others.
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    pub async fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, StoreError> {
+        let client = ClusterClient::builder(all_prompt(urls)?)
+            .connection_timeout(CONNECT_TIMEOUT)
+            .response_timeout(RESPONSE_TIMEOUT)
+            .tcp_settings(TcpSettings::default().set_nodelay(true))
+            .build()
+            .map_err(misread)?;
+        let connection = client.get_async_connection().await.map_err(of_verb)?;
+        Self::checked(Server::Cluster(connection)).await
+    }
+
+    /// Uses a connection that is there already, unchecked. When it breaks the store is unavailable for good, since a
+    /// multiplexed connection does not come back; the other constructors replace theirs.
+    pub fn from_connection(connection: MultiplexedConnection) -> Self {
+        Self::new(Server::Given(connection))
+    }
+
+    async fn linked(source: Source) -> Result<Self, StoreError> {
+        Self::checked(Server::Linked(Link::new(source))).await
+    }
+
+    async fn checked(server: Server) -> Result<Self, StoreError> {
+        check::check(&server).await?;
+        Ok(Self::new(server))
+    }
+
+    fn new(server: Server) -> Self {
+        let shared = Arc::new(Shared { server, watchers: Mutex::default() });
+        Self { identity: StoreId::random(), prefix: PREFIX.into(), replicas: None, shared }
+    }
+
+    /// What the keys begin with, so that several services share a server. Default: `idempotency:`.
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        self.prefix = prefix.into();
+        self.identity = StoreId::random();
+        self
+    }
+
+    /// Answers no claim and no end of a run as done before `count` replicas have it, and fails as
+    /// [`Unavailable`](StoreErrorKind::Unavailable) when they have not after `timeout`. Renewals do not wait: losing one
+    /// shortens a lease by a third.
+    ///
+    /// It narrows what a failover loses and does not exclude it; see the [module docs](self). Each such write has a
+    /// connection to itself while it waits, of at most 64.
+    ///
+    /// # Errors
+    ///
+    /// [`Misconfigured`](StoreErrorKind::Misconfigured) for a cluster, whose commands may be redirected so that `WAIT`
+    /// would ask another node than the one that was written to; for a [given](Self::from_connection) connection, which
+    /// others send on; and for a count or a timeout of zero.
+    pub fn wait_replicas(mut self, count: u32, timeout: Duration) -> Result<Self, StoreError> {
+        let Server::Linked(link) = &self.shared.server else {
+            return Err(misconfigured(
+                "`wait_replicas` needs connections of its own to one primary: use `RedisStore::connect` or `::sentinel`",
+            ));
+        };
+        if count == 0 || timeout.is_zero() {
+            return Err(misconfigured("`wait_replicas` needs a count and a timeout above zero"));
+        }
+        self.replicas = Some(Arc::new(Replicas::new(link.source().clone(), count, timeout)));
+        Ok(self)
+    }
+
+    fn key(&self, record: &RecordId) -> Vec<u8> {
+        format!("{}{record}", self.prefix).into_bytes()
+    }
+
+    fn watchers(&self) -> MutexGuard<'_, Watchers> {
+        // Every change is made whole under the lock.
+        self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// An address whose commands are sent at once, and not held back until there are more.
+fn prompt(url: &str) -> Result<ConnectionInfo, StoreError> {
+    let info = url.into_connection_info().map_err(misread)?;
+    let settings = info.tcp_settings().clone().set_nodelay(true);
+    Ok(info.set_tcp_settings(settings))
+}
+
+fn all_prompt<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Vec<ConnectionInfo>, StoreError> {
+    urls.into_iter().map(|url| prompt(url.as_ref())).collect()
+}
+
+fn misread(error: redis::RedisError) -> StoreError {
+    StoreError::with_source(StoreErrorKind::Misconfigured, error)
+}
+
+const PREFIX: &str = "idempotency:";

@@ -1,0 +1,159 @@
+//! A record as one string, and back.
+//!
+//! The scripts write the head, 130 bytes; what follows it in a RECORDED record is written and read here. Numbers are
+//! little-endian:
+//!
+//! ```text
+//!   0 format u8 = 1      84 attempt u32          120 last write i64 ms
+//!   1 state u8           88 lapsed runs u32      128 status u16
+//!   2 detail u8          92 most of them u32     130 headers: u32 length, bytes
+//!   3 on unknown u8      96 retention u64 ms         trailers, if detail is 1: u32 length, bytes
+//!   4 fingerprint 32    104 claimed at i64 ms        body, to the end
+//!  36 caller 32         112 lease until i64 ms
+//!  68 lease id 16
+//! ```
+//!
+//! *Detail* is the reason of a tombstone, the cause of a hold, and 1 for a response with trailers. Reading is total: what
+//! no version has written is [`Damaged`].
+
+use bytes::{Buf, Bytes};
+use http::StatusCode;
+
+use crate::store::code::{self, RECORDED, TOMBSTONE};
+use crate::store::headers::{self, Damaged};
+use crate::store::{Completion, StoredResponse, Tombstone};
+
+/// What a script is told of an outcome.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) state: i64,
+    pub(super) detail: i64,
+    pub(super) status: u16,
+    pub(super) response: Vec<u8>,
+}
+
+impl Outcome {
+    /// An end of a run that leaves no answer.
+    pub(super) fn without_answer(state: i64, detail: i64) -> Self {
+        Self { state, detail, status: 0, response: Vec::new() }
+    }
+
+    pub(super) fn of(completion: &Completion) -> Self {
+        match completion {
+            Completion::Response(response) => Self::of_response(response),
+            Completion::Tombstone(Tombstone { status, reason }) => {
+                Self { status: status.as_u16(), ..Self::without_answer(TOMBSTONE, code::of_reason(*reason)) }
+            }
+        }
+    }
+
+    pub(super) fn of_response(response: &StoredResponse) -> Self {
+        let headers = headers::encode(&response.headers);
+        let trailers = response.trailers.as_ref().map(headers::encode);
+        let length = LENGTH * 2 + headers.len() + trailers.as_ref().map_or(0, Vec::len) + response.body.len();
+        let mut bytes = Vec::with_capacity(length);
+        put(&mut bytes, &headers);
+        if let Some(trailers) = &trailers {
+            put(&mut bytes, trailers);
+        }
+        bytes.extend_from_slice(&response.body);
+        Self {
+            state: RECORDED,
+            detail: i64::from(trailers.is_some()),
+            status: response.status.as_u16(),
+            response: bytes,
+        }
+    }
+}
+
+/// The response in the value of a RECORDED record, whose head a script has read.
+pub(super) fn response(value: Vec<u8>) -> Result<StoredResponse, Damaged> {
+    let mut rest = Bytes::from(value);
+    if rest.len() < HEAD {
+        return Err(Damaged);
+    }
+    let head = rest.split_to(HEAD);
+    let status = StatusCode::from_u16(u16::from_le_bytes([head[STATUS], head[STATUS + 1]])).map_err(|_| Damaged)?;
+    let headers = headers::decode(&take(&mut rest)?)?;
+    let trailers = match head[DETAIL] {
+        0 => None,
+        1 => Some(headers::decode(&take(&mut rest)?)?),
+        _ => return Err(Damaged),
+    };
+    Ok(StoredResponse { status, headers, body: rest, trailers })
+}
+
+fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+    // Redis takes no value of 2^32 bytes, so a length that does not fit is never stored.
+    let length = u32::try_from(field.len()).unwrap_or(u32::MAX);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(field);
+}
+
+fn take(rest: &mut Bytes) -> Result<Bytes, Damaged> {
+    let length = rest.try_get_u32_le().map_err(|_| Damaged)?;
+    let length = usize::try_from(length).map_err(|_| Damaged)?;
+    if length > rest.len() { Err(Damaged) } else { Ok(rest.split_to(length)) }
+}
+
+/// A head that is read as this kind of damage.
+#[cfg(feature = "conformance")]
+pub(super) fn damaged(format: u8, state: u8) -> Vec<u8> {
+    let mut head = vec![0; HEAD];
+    head[0] = format;
+    head[1] = state;
+    head
+}
+
+pub(super) const HEAD: usize = 130;
+const DETAIL: usize = 2;
+const STATUS: usize = 128;
+const LENGTH: usize = size_of::<u32>();
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(response: &StoredResponse) -> Vec<u8> {
+        let outcome = Outcome::of_response(response);
+        let mut value = vec![0; HEAD];
+        value[DETAIL] = u8::try_from(outcome.detail).unwrap();
+        value[STATUS..].copy_from_slice(&outcome.status.to_le_bytes());
+        value.extend(outcome.response);
+        value
+    }
+
+    proptest! {
+        /// Fails when `of_response` leaves out the trailers or `response` the length of either map.
+        #[test]
+        fn a_response_comes_back_as_it_was(
+            body in vec(any::<u8>(), 0..200), field in vec(0x80u8..=0xff, 0..20), trails in any::<bool>(),
+        ) {
+            let headers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_bytes(&field).unwrap())]);
+            let response = StoredResponse {
+                headers: headers.clone(),
+                trailers: trails.then_some(headers),
+                ..StoredResponse::new(StatusCode::CREATED, body.into())
+            };
+            prop_assert_eq!(super::response(value(&response)).unwrap(), response);
+        }
+
+        /// Fails when a length is trusted, in `take` or for the head.
+        #[test]
+        fn reading_is_total(mut bytes in vec(any::<u8>(), 0..200), cut in 0usize..150, status in 100u16..1000) {
+            let _total = super::response(bytes.clone());
+            if bytes.len() > STATUS + 1 {
+                bytes[STATUS..STATUS + 2].copy_from_slice(&status.to_le_bytes());
+                bytes[DETAIL] %= 2;
+                let _total = super::response(bytes);
+            }
+            let mut whole = value(&StoredResponse::new(StatusCode::OK, Bytes::new()));
+            whole.truncate(cut.min(whole.len() - 1));
+            prop_assert_eq!(super::response(whole).unwrap_err(), Damaged);
+        }
+    }
+}
