@@ -51,6 +51,7 @@ mod outage;
 mod outcomes;
 mod payments;
 mod queue;
+mod redis_servers;
 mod refusals;
 mod replies;
 mod request;

@@ -1,6 +1,9 @@
 //! What the tests of the suite stand on: servers of their own as child processes, stores with faults, a bank to rob.
 //!
 //! - [`server`]: a child process that is started, killed, paused and resumed, and never outlives its test.
+//! - [`keeper`]: a server program that others wrote, gone with its handle or its test's process, however that ends.
+//! - [`port`]: ports that stay a server's own while it is away.
+//! - [`redis`]: Redis servers of a test's own.
 //! - [`client`]: keyed requests over a socket, and one that goes on until it has its answer.
 //! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
 //! - [`failpoint`]: where on its way a request stops, to be killed there.
@@ -16,6 +19,9 @@ pub mod client;
 pub mod failpoint;
 pub mod gate;
 pub mod hooked;
+pub mod keeper;
+pub mod port;
+pub mod redis;
 pub mod server;
 pub mod stores;
 pub mod wire;

@@ -1,0 +1,82 @@
+//! The Redis servers that tests stand on: they come back where they were, and none outlives its test.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use idempotency_tests::redis::RedisServer;
+use idempotency_tests::server::Server;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+
+/// Fails when the keeper empties the folder in `stop`, and when it keeps the log of the earlier start.
+#[tokio::test]
+async fn a_killed_and_restarted_server_has_its_port_and_its_data() {
+    let redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let (url, id) = (redis.url(), redis.id());
+    let _: () = redis.command(&["SET", "k", "v"]).await;
+    redis.kill();
+    assert!(is_gone(id));
+    redis.restart().await;
+    assert_eq!((redis.url(), redis.command(&["GET", "k"]).await), (url, "v".to_owned()));
+    assert_ne!(redis.id(), id);
+}
+
+/// Fails when `pause` sends SIGCONT.
+#[tokio::test]
+async fn a_paused_server_answers_once_it_is_resumed() {
+    let redis = RedisServer::start().await;
+    redis.pause();
+    let set = ["SET", "k", "v"];
+    let mut answer = Box::pin(redis.command::<String>(&set));
+    let early = tokio::time::timeout(Duration::from_millis(50), &mut answer).await;
+    assert!(early.is_err(), "a paused server has answered {early:?}");
+    redis.resume();
+    assert_eq!(answer.await, "OK");
+}
+
+/// Fails when the keeper leaves its loop without `stop`, and when it leaves the folder.
+#[tokio::test]
+async fn a_server_does_not_outlive_its_handle() {
+    let redis = RedisServer::start().await;
+    let (id, folder) = (redis.id(), redis.folder().to_owned());
+    assert!(folder.exists());
+    drop(redis);
+    assert!(is_gone(id));
+    assert!(!folder.exists());
+}
+
+/// Fails when `Kept` does not wait for its shell in `drop`. (Where `stop` sends SIGTERM, which waits in a process that
+/// stands still, it hangs.)
+#[test]
+fn a_paused_server_does_not_outlive_a_test_that_panics() {
+    let panicked = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let redis = RedisServer::start().await;
+            redis.pause();
+            std::panic::panic_any(redis.id());
+        });
+    });
+    let id = *panicked.join().unwrap_err().downcast::<Pid>().unwrap();
+    assert!(is_gone(id));
+}
+
+/// Fails when the keeper ignores the end of its standard input: `while :; do read -r order`.
+#[tokio::test]
+async fn a_server_does_not_outlive_a_process_that_is_killed() {
+    let mut orphan = Server::start(Path::new(env!("CARGO_BIN_EXE_orphan")), [""; 0]).await;
+    let id = Pid::from_raw(orphan.line_after("server ").await.parse().unwrap());
+    assert!(!is_gone(id));
+    orphan.kill().await;
+    // Nobody waits for it any more but its keeper.
+    let killed = Instant::now();
+    while !is_gone(id) {
+        assert!(killed.elapsed() < Duration::from_secs(20), "the server lives on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn is_gone(id: Pid) -> bool {
+    kill(id, None) == Err(Errno::ESRCH)
+}
