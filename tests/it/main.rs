@@ -50,6 +50,7 @@ mod ledger;
 mod outage;
 mod outcomes;
 mod payments;
+mod proxy;
 mod queue;
 mod redis_servers;
 mod refusals;

@@ -4,6 +4,7 @@
 //! - [`keeper`]: a server program that others wrote, gone with its handle or its test's process, however that ends.
 //! - [`port`]: ports that stay a server's own while it is away.
 //! - [`redis`]: Redis servers of a test's own.
+//! - [`proxy`]: a proxy that counts round trips and loses replies, whatever the protocol.
 //! - [`client`]: keyed requests over a socket, and one that goes on until it has its answer.
 //! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
 //! - [`failpoint`]: where on its way a request stops, to be killed there.
@@ -21,6 +22,7 @@ pub mod gate;
 pub mod hooked;
 pub mod keeper;
 pub mod port;
+pub mod proxy;
 pub mod redis;
 pub mod server;
 pub mod stores;
