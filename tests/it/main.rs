@@ -52,6 +52,7 @@ mod outcomes;
 mod payments;
 mod proxy;
 mod queue;
+mod redis;
 mod redis_servers;
 mod refusals;
 mod replies;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::sentinel::SentinelClient;
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 
@@ -73,7 +73,7 @@ impl Link {
 
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         let (number, mut connection) = self.get().await?;
-        let error = match connection.send_packed_command(command).await {
+        let error = match exchange(&mut connection, command).await {
             Err(error) if is_of_connection(&error) => error,
             answer => return answer,
         };
@@ -82,7 +82,7 @@ impl Link {
             return Err(error);
         }
         let (number, mut connection) = self.get().await?;
-        let answer = connection.send_packed_command(command).await;
+        let answer = exchange(&mut connection, command).await;
         if answer.as_ref().is_err_and(is_of_connection) {
             self.give_up(number);
         }
@@ -125,6 +125,11 @@ impl Link {
         // Replaced whole, so a panic elsewhere leaves nothing half done.
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Sends a command; what the server answers as an error is one.
+pub(super) async fn exchange(connection: &mut impl ConnectionLike, command: &Cmd) -> Result<Value, RedisError> {
+    connection.req_packed_command(command).await?.extract_error()
 }
 
 /// How long a command waits for its answer.

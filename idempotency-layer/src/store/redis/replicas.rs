@@ -11,7 +11,7 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::Semaphore;
 
 use super::failure::is_of_connection;
-use super::link::Source;
+use super::link::{Source, exchange};
 
 /// Connections for writes that wait.
 pub(super) struct Replicas {
@@ -38,12 +38,12 @@ impl Replicas {
             Some(connection) => connection,
             None => self.source.connect(self.timeout).await?,
         };
-        let mut sent = self.exchange(&mut connection, command).await;
+        let mut sent = self.write(&mut connection, command).await;
         if is_kept && sent.as_ref().is_err_and(|error| is_of_connection(error) && !error.is_timeout()) {
             // The others have the same age and the same fate.
             self.lock().clear();
             connection = self.source.connect(self.timeout).await?;
-            sent = self.exchange(&mut connection, command).await;
+            sent = self.write(&mut connection, command).await;
         }
         if !sent.as_ref().is_err_and(is_of_connection) {
             self.lock().push(connection);
@@ -51,11 +51,7 @@ impl Replicas {
         sent
     }
 
-    async fn exchange(
-        &self,
-        connection: &mut MultiplexedConnection,
-        command: &Cmd,
-    ) -> Result<(Value, bool), RedisError> {
+    async fn write(&self, connection: &mut MultiplexedConnection, command: &Cmd) -> Result<(Value, bool), RedisError> {
         let mut beside = connection.clone();
         let mut wait = redis::cmd("WAIT");
         // A timeout of 0 would be none.
@@ -64,8 +60,8 @@ impl Replicas {
         // Polled in this order, so that they are sent in it.
         let (answer, confirmed) = tokio::join!(
             biased;
-            connection.send_packed_command(command),
-            beside.send_packed_command(&wait)
+            exchange(connection, command),
+            exchange(&mut beside, &wait)
         );
         let answer = answer?;
         let confirmed: i64 = redis::from_redis_value(confirmed?)?;

@@ -1,11 +1,11 @@
 //! What a store talks to: one server, the primary that sentinels name, a cluster, or a connection that was given.
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
 use redis::{Cmd, RedisError, Value, from_redis_value};
 
-use super::link::Link;
+use super::link::{Link, exchange};
 
 /// The server or servers of a store.
 pub(super) enum Server {
@@ -28,8 +28,8 @@ impl Server {
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
         match self {
             Self::Linked(link) => link.send(command).await,
-            Self::Cluster(connection) => connection.clone().req_packed_command(command).await,
-            Self::Given(connection) => connection.clone().send_packed_command(command).await,
+            Self::Cluster(connection) => exchange(&mut connection.clone(), command).await,
+            Self::Given(connection) => exchange(&mut connection.clone(), command).await,
         }
     }
 
@@ -38,7 +38,7 @@ impl Server {
         match (self, node) {
             (Self::Cluster(connection), Node::At { host, port }) => {
                 let node = SingleNodeRoutingInfo::ByAddress { host: host.clone(), port: *port };
-                connection.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await
+                connection.clone().route_command(command.clone(), RoutingInfo::SingleNode(node)).await?.extract_error()
             }
             _ => self.send(command).await,
         }
@@ -49,7 +49,7 @@ impl Server {
         let Self::Cluster(connection) = self else { return Ok(vec![Node::Only]) };
         let mut slots = redis::cmd("CLUSTER");
         slots.arg("SLOTS");
-        let answer = connection.clone().req_packed_command(&slots).await?;
+        let answer = exchange(&mut connection.clone(), &slots).await?;
         // Each range: first slot, last slot, the primary, its replicas; a server: host, port, and more.
         let ranges: Vec<Vec<Value>> = from_redis_value(answer)?;
         let mut nodes: Vec<(String, u16)> = Vec::new();

@@ -29,7 +29,7 @@ local function read()
   if format > 1 then return nil, NEWER end
   if format < 1 or #head < 130 then return nil, CORRUPT end
   local r = {}
-  _, r.state, r.detail, r.unknown, r.fingerprint, r.caller, r.lease, r.attempt, r.lapsed, r.max, r.retention,
+  r.format, r.state, r.detail, r.unknown, r.fingerprint, r.caller, r.lease, r.attempt, r.lapsed, r.max, r.retention,
     r.claimed, r.till, r.written, r.status = struct.unpack(LAYOUT, head)
   local known = r.state >= RUNNING and r.state <= HELD and (r.unknown == RERUN or r.unknown == HOLD) and r.max > 0
   if not known then return nil, CORRUPT end

@@ -1,0 +1,13 @@
+//! The Redis store on real servers: the whole conformance list, the model, and what only a server can do to it.
+
+mod conformance;
+mod model;
+
+use idempotency_tests::redis::RedisServer;
+use tokio::sync::OnceCell;
+
+/// One server for all tests that do it no harm; each has keys of its own.
+async fn server() -> &'static RedisServer {
+    static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
+    SERVER.get_or_init(RedisServer::start).await
+}
