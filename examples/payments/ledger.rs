@@ -1,22 +1,29 @@
-//! Where payments are written down: in memory, or in the same SQLite file and transaction as their records.
+//! Where payments are written down: in memory, in the same SQLite file and transaction as their records, or in Redis.
+//!
+//! Redis has no transaction that line and record could share. There a line is written under the id of its operation, and
+//! only once: a run that is repeated after a crash finds the line of the run before it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idempotency_layer::{Operation, SqliteStore, TransactionError};
+use idempotency_layer::{Operation, RedisStore, SqliteStore, TransactionError};
+use redis::{AsyncCommands, RedisError};
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqliteRow};
 
 use crate::payment::{Order, Payment};
+use crate::servers::{Link, Servers};
 
 #[derive(Clone)]
 pub(crate) enum Ledger {
     Memory(Arc<Mutex<Vec<Payment>>>),
     Sqlite { pool: SqlitePool, store: SqliteStore },
+    Redis(Link),
 }
 
 pub(crate) enum LedgerError {
     Transaction(TransactionError),
     Sql(sqlx::Error),
+    Redis(RedisError),
 }
 
 impl From<TransactionError> for LedgerError {
@@ -29,6 +36,17 @@ impl From<sqlx::Error> for LedgerError {
     fn from(error: sqlx::Error) -> Self {
         Self::Sql(error)
     }
+}
+
+impl From<RedisError> for LedgerError {
+    fn from(error: RedisError) -> Self {
+        Self::Redis(error)
+    }
+}
+
+/// Connects, and gives the ledger and the store of its records.
+pub(crate) async fn redis(servers: &Servers) -> Result<(Ledger, RedisStore), Box<dyn std::error::Error>> {
+    Ok((Ledger::Redis(servers.link()?), servers.store().await?))
 }
 
 /// Opens the file, makes the tables, and gives the ledger and the store of its records.
@@ -71,6 +89,13 @@ impl Ledger {
                     .await?;
                 inserted.last_insert_rowid()
             }
+            Self::Redis(link) => {
+                let written = write_once(link, operation, account, &currency, amount).await;
+                if written.is_err() {
+                    link.give_up().await;
+                }
+                return written;
+            }
         };
         Ok(Payment { id, account: account.to_owned(), amount, currency })
     }
@@ -85,8 +110,38 @@ impl Ledger {
                     .await?;
                 rows.iter().map(payment).collect()
             }
+            Self::Redis(link) => {
+                let lines: Result<Vec<String>, RedisError> = async { link.get().await?.hvals(LINES).await }.await;
+                if lines.is_err() {
+                    link.give_up().await;
+                }
+                let mut payments: Vec<Payment> =
+                    lines?.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+                payments.sort_unstable_by_key(|payment| payment.id);
+                Ok(payments)
+            }
         }
     }
+}
+
+/// Writes the line of an operation, or finds the one that an earlier run of it has written.
+async fn write_once(
+    link: &Link,
+    operation: &Operation,
+    account: &str,
+    currency: &str,
+    amount: i64,
+) -> Result<Payment, LedgerError> {
+    let mut connection = link.get().await?;
+    let record = operation.record().to_string();
+    let id: i64 = connection.incr(LAST_ID, 1).await?;
+    let payment = Payment { id, account: account.to_owned(), amount, currency: currency.to_owned() };
+    let line = serde_json::to_string(&payment).map_err(|error| RedisError::from(std::io::Error::from(error)))?;
+    if connection.hset_nx(LINES, &record, line).await? {
+        return Ok(payment);
+    }
+    let line: String = connection.hget(LINES, &record).await?;
+    serde_json::from_str(&line).map_err(|error| LedgerError::Redis(std::io::Error::from(error).into()))
 }
 
 fn payment(row: &SqliteRow) -> Result<Payment, LedgerError> {
@@ -97,6 +152,9 @@ fn payment(row: &SqliteRow) -> Result<Payment, LedgerError> {
         currency: row.try_get("currency")?,
     })
 }
+
+const LINES: &str = "payments:lines";
+const LAST_ID: &str = "payments:last-id";
 
 const CREATE: &str = "
 CREATE TABLE IF NOT EXISTS payment (

@@ -6,11 +6,14 @@
 //!
 //! On SQLite the line and the record of the answer are committed in one transaction: after a `kill -9` there are both
 //! or none, and the retry gets the same answer or makes the payment. In memory both are gone together with the process.
+//! On Redis they are two writes: the line is written once for each operation, so that a run that is repeated finds it, and
+//! both last as long as the server's data.
 //!
 //! `x-account` stands for what authentication would have established; a service behind a gateway reads it there.
 
 mod ledger;
 mod payment;
+mod servers;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -30,16 +33,18 @@ use tokio_util::task::TaskTracker;
 
 use crate::ledger::{Ledger, LedgerError};
 use crate::payment::{Order, Payment};
+use crate::servers::Servers;
 
 /// An idempotent payments service.
-#[derive(Debug, Parser)]
+#[derive(Parser)]
 struct Options {
     /// Where to listen; port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: String,
-    /// Where records and ledger live: `memory` or `sqlite:PATH`.
+    /// Where records and ledger live: `memory`, `sqlite:PATH`, `redis://HOST:PORT` or
+    /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`.
     #[arg(long, default_value = "memory")]
-    store: StoreOption,
+    store: String,
     /// How long a dead process keeps a key, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, allow_negative_numbers = true)]
     lease: Duration,
@@ -50,10 +55,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum StoreOption {
     Memory,
     Sqlite(String),
+    Redis(Servers),
 }
 
 impl FromStr for StoreOption {
@@ -63,10 +69,13 @@ impl FromStr for StoreOption {
         match text.split_once(':') {
             None if text == "memory" => Ok(Self::Memory),
             Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(text.to_owned())),
-            _ => Err("expected `memory` or `sqlite:PATH`".to_owned()),
+            _ => Servers::read(text).map(Self::Redis).ok_or_else(|| EXPECTED.to_owned()),
         }
     }
 }
+
+const EXPECTED: &str =
+    "expected `memory`, `sqlite:PATH`, `redis://HOST:PORT` or `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -89,10 +98,15 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
-    let (ledger, store) = match &options.store {
+    // Read here and not by the command line's parser, which would print what it cannot read, and a password with it.
+    let (ledger, store) = match &options.store.parse()? {
         StoreOption::Memory => (Ledger::memory(), SharedStore::new(MemoryStore::new())),
         StoreOption::Sqlite(url) => {
             let (ledger, store) = ledger::sqlite(url).await?;
+            (ledger, SharedStore::new(store))
+        }
+        StoreOption::Redis(servers) => {
+            let (ledger, store) = ledger::redis(servers).await?;
             (ledger, SharedStore::new(store))
         }
     };
@@ -164,12 +178,16 @@ impl IntoResponse for Failure {
         match self {
             Self::Order(why) => (StatusCode::UNPROCESSABLE_ENTITY, why).into_response(),
             Self::Ledger(LedgerError::Transaction(error)) => error.into_response(),
-            Self::Ledger(LedgerError::Sql(error)) => {
-                tracing::error!(%error, "the ledger failed");
-                StatusCode::INTERNAL_SERVER_ERROR.into_response()
-            }
+            Self::Ledger(LedgerError::Sql(error)) => ledger_failed(&error),
+            Self::Ledger(LedgerError::Redis(error)) => ledger_failed(&error),
         }
     }
+}
+
+/// Nobody knows what was written: the key is free for a retry, which finds out.
+fn ledger_failed(error: &(dyn Error + 'static)) -> Response {
+    tracing::error!(error, "the ledger failed");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
 /// SIGINT or SIGTERM. From then on there are no new runs.

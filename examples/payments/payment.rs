@@ -26,7 +26,7 @@ impl Order {
 }
 
 /// One line of the ledger.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Payment {
     pub(crate) id: i64,
     pub(crate) account: String,

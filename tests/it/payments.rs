@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use idempotency_tests::redis::RedisServer;
 use idempotency_tests::server::{Server, example};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
@@ -28,7 +29,8 @@ fn in_folder(folder: &Path) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payment_is_made_once_for_each_account_and_key() {
     let folder = tempfile::tempdir().unwrap();
-    for store in ["memory".to_owned(), in_folder(folder.path())] {
+    let redis = RedisServer::start().await;
+    for store in ["memory".to_owned(), in_folder(folder.path()), redis.url()] {
         let payments = start(&store).await;
         let order = json!({ "amount": 1050, "currency": "EUR" });
         let first = pay(&payments, "alice", "order-1", &order).await;
@@ -63,10 +65,20 @@ async fn a_refused_order_may_be_mended_under_its_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_loses_nothing_that_was_answered() {
     let folder = tempfile::tempdir().unwrap();
-    let store = in_folder(folder.path());
+    a_kill_loses_nothing(&in_folder(folder.path())).await;
+}
+
+/// The process is killed, and the server is not. Fails when `settle.lua` writes no response.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_redis_a_kill_of_the_process_loses_nothing_that_was_answered() {
+    let redis = RedisServer::start().await;
+    a_kill_loses_nothing(&redis.url()).await;
+}
+
+async fn a_kill_loses_nothing(store: &str) {
     let mut answered: Vec<(String, String)> = Vec::new();
     for round in 0..5 {
-        let payments = start(&store).await;
+        let payments = start(store).await;
         for (key, body) in &answered {
             let again = pay(&payments, "alice", key, &json!({ "amount": 7, "currency": "EUR" })).await;
             assert_eq!(again.headers()["idempotent-replayed"], "true");
