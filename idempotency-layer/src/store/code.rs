@@ -4,9 +4,6 @@
 
 use super::{HeldCause, TombstoneReason, UnknownOutcome};
 
-/// The format of the records that this version writes.
-pub(crate) const FORMAT: i64 = 1;
-
 pub(crate) const RUNNING: i64 = 1;
 pub(crate) const RECORDED: i64 = 2;
 pub(crate) const TOMBSTONE: i64 = 3;
@@ -52,6 +49,7 @@ pub(crate) fn of_unknown(outcome: UnknownOutcome) -> i64 {
     }
 }
 
+#[cfg(feature = "sqlite")]
 pub(crate) fn unknown(code: i64) -> Option<UnknownOutcome> {
     match code {
         1 => Some(UnknownOutcome::Rerun),

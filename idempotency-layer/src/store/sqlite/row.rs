@@ -13,12 +13,15 @@ use http::StatusCode;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row, Sqlite};
 
-use crate::store::code::{self, FORMAT, FREE, HELD, RECORDED, RUNNING, TOMBSTONE};
+use crate::store::code::{self, FREE, HELD, RECORDED, RUNNING, TOMBSTONE};
 use crate::store::headers;
 use crate::store::machine::{Millis, Record, State, whole_millis};
 use crate::store::{
     CallerFingerprint, Fingerprint, LapsePolicy, LeaseId, RecordId, StoreErrorKind, StoredResponse, Tombstone,
 };
+
+/// The format of the rows that this version writes.
+pub(super) const FORMAT: i64 = 1;
 
 pub(super) async fn fetch(connection: &mut SqliteConnection, id: &RecordId) -> sqlx::Result<Option<SqliteRow>> {
     sqlx::query(SELECT).bind(&id.as_bytes()[..]).fetch_optional(connection).await

@@ -115,7 +115,7 @@ async fn batch(connection: &mut SqliteConnection, now: Moment, after: &Cursor) -
         .bind(now.wall.0)
         .bind(after.expires_at)
         .bind(after.id.as_slice())
-        .bind(code::FORMAT)
+        .bind(row::FORMAT)
         .bind(code::RUNNING)
         .bind(code::RECORDED)
         .bind(code::TOMBSTONE)
