@@ -135,7 +135,11 @@ impl RedisStore {
     pub async fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, StoreError> {
         let client = ClusterClient::builder(all_prompt(urls)?)
             .connection_timeout(CONNECT_TIMEOUT)
+            // Of a command with all its redirections and retries, which the driver would space by more than a second.
             .response_timeout(RESPONSE_TIMEOUT)
+            .retries(CLUSTER_RETRIES)
+            .min_retry_wait(20)
+            .max_retry_wait(200)
             .tcp_settings(TcpSettings::default().set_nodelay(true))
             .build()
             .map_err(misread)?;
@@ -227,3 +231,4 @@ fn misread(error: redis::RedisError) -> StoreError {
 }
 
 const PREFIX: &str = "idempotency:";
+const CLUSTER_RETRIES: u32 = 8;
