@@ -16,6 +16,7 @@ use crate::store::{RecordId, StoreError, StoreErrorKind};
 pub struct RedisHarness {
     servers: Servers,
     prefix: Arc<str>,
+    lease: Duration,
     /// None: each handle has a connection of its own, as in another process.
     clones: Option<Arc<OnceCell<RedisStore>>>,
 }
@@ -52,8 +53,26 @@ impl RedisHarness {
         Self { clones: Some(Arc::default()), ..self }
     }
 
+    /// Gives leases this length, and retentions twice and a half of it. Default: one second.
+    #[must_use]
+    pub fn lease_of(self, lease: Duration) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// A harness with keys of its own, which are in the same slot of a cluster.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self { prefix: format!("{}{}", self.prefix, own_prefix()).into(), ..self.clone() }
+    }
+
+    /// What the keys of this harness begin with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     fn on(servers: Servers) -> Self {
-        Self { servers, prefix: own_prefix().into(), clones: None }
+        Self { servers, prefix: own_prefix().into(), lease: Duration::from_secs(1), clones: None }
     }
 
     async fn connect(&self, prefix: &str) -> RedisStore {
@@ -90,11 +109,11 @@ impl Harness for RedisHarness {
     }
 
     fn lease(&self) -> Duration {
-        Duration::from_millis(1000)
+        self.lease
     }
 
     fn retention(&self) -> Duration {
-        Duration::from_millis(2500)
+        self.lease * 5 / 2
     }
 
     fn pushes(&self) -> bool {
@@ -102,6 +121,7 @@ impl Harness for RedisHarness {
     }
 }
 
+/// In braces: in a cluster, all keys of one harness are in one slot, which a test can move.
 fn own_prefix() -> String {
-    format!("{}:", RecordId::from_bytes(random()))
+    format!("{{{}}}:", RecordId::from_bytes(random()))
 }

@@ -1,7 +1,10 @@
 //! The Redis store on real servers: the whole conformance list, the model, and what only a server can do to it.
 
+mod cluster;
 mod conformance;
+mod list;
 mod model;
+mod sentinel;
 
 use idempotency_tests::redis::RedisServer;
 use tokio::sync::OnceCell;

@@ -10,12 +10,12 @@ mod reference;
 #[path = "../../../idempotency-layer/tests/it/model/script.rs"]
 mod script;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::{StreamExt, stream};
 use idempotency_layer::conformance::{Harness, RedisHarness};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
+use super::list::AT_ONCE;
 use super::server;
 
 /// Fails when `renew.lua` leaves the lease as it was.
@@ -30,13 +30,14 @@ pub(crate) async fn agrees<H: Harness>(cases: usize, harness: impl Fn() -> H) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let scripts = script::scripts();
-    let played: FuturesUnordered<_> = (0..cases)
-        .map(|_| {
-            let script = scripts.new_tree(&mut runner).unwrap().current();
-            let harness = harness();
-            async move { player::play(&harness, &script).await.map_err(|error| (error, script)) }
-        })
-        .collect();
+    let plays = (0..cases).map(|_| {
+        let script = scripts.new_tree(&mut runner).unwrap().current();
+        let harness = harness();
+        let play = async move { player::play(&harness, &script).await.map_err(|error| (error, script)) };
+        async move { tokio::spawn(play).await.unwrap() }
+    });
+    let plays: Vec<_> = plays.collect();
+    let played = stream::iter(plays).buffer_unordered(AT_ONCE);
     let disagreed: Vec<_> = played.filter_map(async |played| played.err()).collect().await;
     let (first, count) = (disagreed.first(), disagreed.len());
     assert!(count == 0, "{count} of {cases} scripts, one of them {first:#?}");

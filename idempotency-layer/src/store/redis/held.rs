@@ -1,12 +1,15 @@
 //! Held records are found by walking over the keys of every server.
 //!
-//! A list of them would be a second key, which a script of one key cannot keep, and operators ask seldom. A key that is
-//! moved between the nodes of a cluster during the walk may be missed; the next walk finds it.
+//! A list of them would be a second key, which a script of one key cannot keep, and operators ask seldom. In a cluster a
+//! key may go from a node that is yet to be walked over to one that was: after such a move the walk is repeated, and what
+//! any of the walks has found is listed. While slots move without a pause, a record may still be missed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use redis::{Value, from_redis_value};
+use tokio::time::sleep;
 
 use super::RedisStore;
 use super::failure::of_verb;
@@ -15,7 +18,20 @@ use crate::store::{HeldPage, HeldRecord, Look, Page, RecordId, Store, StoreError
 
 /// One page, in the order of the ids.
 pub(super) async fn list(store: &RedisStore, page: &Page) -> Result<HeldPage, StoreError> {
+    let server = &store.shared.server;
     let mut held = BTreeMap::new();
+    for _ in 0..WALKS {
+        let before = server.layout().await.map_err(of_verb)?;
+        walk(store, page, &mut held).await?;
+        if before.is_some() && server.layout().await.map_err(of_verb)? == before {
+            break;
+        }
+        sleep(PAUSE).await;
+    }
+    Ok(HeldPage::cut(held.into_values().collect(), page))
+}
+
+async fn walk(store: &RedisStore, page: &Page, held: &mut BTreeMap<RecordId, HeldRecord>) -> Result<(), StoreError> {
     for node in store.shared.server.nodes().await.map_err(of_verb)? {
         let mut cursor = 0_u64;
         loop {
@@ -23,12 +39,10 @@ pub(super) async fn list(store: &RedisStore, page: &Page) -> Result<HeldPage, St
             scan.arg(cursor).arg("MATCH").arg(pattern(&store.prefix)).arg("COUNT").arg(KEYS_PER_STEP);
             let answer = store.shared.server.send_to(&node, &scan).await.map_err(of_verb)?;
             let (next, keys): (u64, Vec<Vec<u8>>) = from_redis_value(answer).map_err(|error| of_verb(error.into()))?;
-            let candidates = keys
-                .iter()
-                .filter_map(|key| store.record_of(key))
-                .filter(|record| page.start().is_none_or(|start| record > start));
-            let found = stream::iter(candidates.collect::<Vec<_>>()).map(|record| look(store, record));
-            let found: Vec<Option<HeldRecord>> = found.buffer_unordered(LOOKS_AT_ONCE).try_collect().await?;
+            let records: Vec<RecordId> = keys.iter().filter_map(|key| store.record_of(key)).collect();
+            let wanted = records.into_iter().filter(|record| page.start().is_none_or(|start| record > start));
+            let found = stream::iter(wanted.map(|record| look(store, record))).buffer_unordered(LOOKS_AT_ONCE);
+            let found: Vec<Option<HeldRecord>> = found.try_collect().await?;
             held.extend(found.into_iter().flatten().map(|record| (record.record, record)));
             // No more than the page and a sign of the next.
             while held.len() > usize::from(page.limit().get()) + 1 {
@@ -40,14 +54,15 @@ pub(super) async fn list(store: &RedisStore, page: &Page) -> Result<HeldPage, St
             }
         }
     }
-    Ok(HeldPage::cut(held.into_values().collect(), page))
+    Ok(())
 }
 
 /// The record, if it is held. One that cannot be read is passed over.
 async fn look(store: &RedisStore, record: RecordId) -> Result<Option<HeldRecord>, StoreError> {
     let mut peek = redis::cmd("GETRANGE");
-    peek.arg(store.key(&record)).arg(1).arg(3);
-    let peeked = match store.shared.server.send(&peek).await {
+    let key = store.key(&record);
+    peek.arg(&key[..]).arg(1).arg(3);
+    let peeked = match store.shared.server.send(&key, &peek).await {
         Ok(Value::BulkString(bytes)) => bytes,
         Ok(_) => return Ok(None),
         Err(error) => {
@@ -93,6 +108,10 @@ fn pattern(prefix: &str) -> String {
     pattern.push('*');
     pattern
 }
+
+/// How often the keys are walked over at most, and how long slots are given to settle in between.
+const WALKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 const KEYS_PER_STEP: usize = 1000;
 const LOOKS_AT_ONCE: usize = 100;

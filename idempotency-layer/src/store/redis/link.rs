@@ -1,4 +1,4 @@
-//! One shared connection to the server that takes the writes, found anew whenever it is lost.
+//! One shared connection to a server that takes writes, made anew whenever it is lost.
 //!
 //! 1. All handles of a store send over one connection, whose commands are pipelined.
 //! 2. A connection that breaks, does not answer in time, or leads to a server that takes no writes any more is given up.
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use redis::sentinel::SentinelClient;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
 
 use super::failure::is_of_connection;
 
@@ -45,25 +45,21 @@ enum State {
 type Opening = Shared<BoxFuture<'static, Result<MultiplexedConnection, RedisError>>>;
 
 impl Source {
-    /// A connection of its own, whose commands may take so long beyond the time that every command may.
-    pub(super) fn connect(&self, longer: Duration) -> BoxFuture<'static, Result<MultiplexedConnection, RedisError>> {
+    /// A new connection, whose commands may take so long beyond the time that every command may.
+    pub(super) async fn connect(self, longer: Duration) -> Result<MultiplexedConnection, RedisError> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT + longer));
-        match self.clone() {
-            Self::Server(client) => {
-                async move { client.get_multiplexed_async_connection_with_config(&config).await }.boxed()
-            }
-            Self::Sentinels(client) => {
-                async move { client.lock().await.get_async_connection_with_config(&config).await }.boxed()
-            }
+        match self {
+            Self::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
+            Self::Sentinels(client) => client.lock().await.get_async_connection_with_config(&config).await,
         }
     }
 }
 
 impl Link {
     pub(super) fn new(source: Source) -> Self {
-        let state = State::Opening(source.connect(Duration::ZERO).shared());
+        let state = State::Opening(source.clone().connect(Duration::ZERO).boxed().shared());
         Self { source, current: Mutex::new(Current { number: 0, state }) }
     }
 
@@ -72,8 +68,19 @@ impl Link {
     }
 
     pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        self.deliver(&Sent::Plain(command)).await
+    }
+
+    /// Sends a command to a cluster's node whose slot it is about to get.
+    pub(super) async fn send_asking(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        self.deliver(&Sent::Asking(both)).await
+    }
+
+    async fn deliver(&self, sent: &Sent<'_>) -> Result<Value, RedisError> {
         let (number, mut connection) = self.get().await?;
-        let error = match exchange(&mut connection, command).await {
+        let error = match sent.over(&mut connection).await {
             Err(error) if is_of_connection(&error) => error,
             answer => return answer,
         };
@@ -82,13 +89,14 @@ impl Link {
             return Err(error);
         }
         let (number, mut connection) = self.get().await?;
-        let answer = exchange(&mut connection, command).await;
+        let answer = sent.over(&mut connection).await;
         if answer.as_ref().is_err_and(is_of_connection) {
             self.give_up(number);
         }
         answer
     }
 
+    /// The connection, and its number.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
         let (number, opening) = {
             let current = self.lock();
@@ -116,7 +124,7 @@ impl Link {
         let mut current = self.lock();
         if current.number == number {
             tracing::debug!("the connection to Redis is given up");
-            let state = State::Opening(self.source.connect(Duration::ZERO).shared());
+            let state = State::Opening(self.source.clone().connect(Duration::ZERO).boxed().shared());
             *current = Current { number: number + 1, state };
         }
     }
@@ -127,9 +135,28 @@ impl Link {
     }
 }
 
+/// What is sent at once.
+enum Sent<'a> {
+    Plain(&'a Cmd),
+    /// Behind `ASKING`.
+    Asking(Pipeline),
+}
+
+impl Sent<'_> {
+    async fn over(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+        match self {
+            Self::Plain(command) => exchange(connection, command).await,
+            Self::Asking(both) => {
+                let answers = connection.send_packed_commands(both, 1, 1).await?;
+                answers.into_iter().next().unwrap_or_default().extract_error()
+            }
+        }
+    }
+}
+
 /// Sends a command; what the server answers as an error is one.
-pub(super) async fn exchange(connection: &mut impl ConnectionLike, command: &Cmd) -> Result<Value, RedisError> {
-    connection.req_packed_command(command).await?.extract_error()
+pub(super) async fn exchange(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<Value, RedisError> {
+    connection.send_packed_command(command).await?.extract_error()
 }
 
 /// How long a command waits for its answer.

@@ -36,6 +36,7 @@
 //! found by polling. Listing held records ([`held`](crate::Store::held)) walks over all keys of the database.
 
 mod check;
+mod cluster;
 mod failure;
 mod held;
 mod link;
@@ -50,13 +51,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::cluster::ClusterClient;
 use redis::io::tcp::TcpSettings;
 use redis::sentinel::{SentinelClient, SentinelNodeConnectionInfo, SentinelServerType};
 use redis::{Client, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
-use self::failure::{misconfigured, of_verb};
-use self::link::{CONNECT_TIMEOUT, Link, RESPONSE_TIMEOUT, Source};
+use self::cluster::Cluster;
+use self::failure::misconfigured;
+use self::link::{Link, Source};
 use self::replicas::Replicas;
 use self::server::Server;
 use super::watchers::Watchers;
@@ -133,18 +134,7 @@ impl RedisStore {
     ///
     /// As for [`connect`](Self::connect).
     pub async fn cluster<U: AsRef<str>>(urls: impl IntoIterator<Item = U>) -> Result<Self, StoreError> {
-        let client = ClusterClient::builder(all_prompt(urls)?)
-            .connection_timeout(CONNECT_TIMEOUT)
-            // Of a command with all its redirections and retries, which the driver would space by more than a second.
-            .response_timeout(RESPONSE_TIMEOUT)
-            .retries(CLUSTER_RETRIES)
-            .min_retry_wait(20)
-            .max_retry_wait(200)
-            .tcp_settings(TcpSettings::default().set_nodelay(true))
-            .build()
-            .map_err(misread)?;
-        let connection = client.get_async_connection().await.map_err(of_verb)?;
-        Self::checked(Server::Cluster(connection)).await
+        Self::checked(Server::Cluster(Cluster::new(all_prompt(urls)?))).await
     }
 
     /// Uses a connection that is there already, unchecked. When it breaks the store is unavailable for good, since a
@@ -189,7 +179,7 @@ impl RedisStore {
     pub fn wait_replicas(mut self, count: u32, timeout: Duration) -> Result<Self, StoreError> {
         let Server::Linked(link) = &self.shared.server else {
             return Err(misconfigured(
-                "`wait_replicas` needs connections of its own to one primary: use `RedisStore::connect` or `::sentinel`",
+                "`wait_replicas` needs connections of its own to one primary: `RedisStore::connect` or `::sentinel`",
             ));
         };
         if count == 0 || timeout.is_zero() {
@@ -231,4 +221,3 @@ fn misread(error: redis::RedisError) -> StoreError {
 }
 
 const PREFIX: &str = "idempotency:";
-const CLUSTER_RETRIES: u32 = 8;

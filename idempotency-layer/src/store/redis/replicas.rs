@@ -36,13 +36,13 @@ impl Replicas {
         let is_kept = kept.is_some();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => self.source.connect(self.timeout).await?,
+            None => self.source.clone().connect(self.timeout).await?,
         };
         let mut sent = self.write(&mut connection, command).await;
         if is_kept && sent.as_ref().is_err_and(|error| is_of_connection(error) && !error.is_timeout()) {
             // The others have the same age and the same fate.
             self.lock().clear();
-            connection = self.source.connect(self.timeout).await?;
+            connection = self.source.clone().connect(self.timeout).await?;
             sent = self.write(&mut connection, command).await;
         }
         if !sent.as_ref().is_err_and(is_of_connection) {

@@ -40,6 +40,10 @@ impl Call {
         self
     }
 
+    pub(super) fn key(&self) -> &[u8] {
+        &self.arguments[0]
+    }
+
     /// The call as the server takes it if it knows the script.
     pub(super) fn by_hash(&self) -> Cmd {
         self.command("EVALSHA", &self.script.hash)

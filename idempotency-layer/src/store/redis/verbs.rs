@@ -146,15 +146,15 @@ impl RedisStore {
     }
 
     async fn run(&self, call: &Call) -> Result<Answer, StoreError> {
-        let sent = match self.send(&call.by_hash()).await {
-            Err(error) if script::is_unknown(&error) => self.send(&call.whole()).await,
+        let sent = match self.send(call.key(), &call.by_hash()).await {
+            Err(error) if script::is_unknown(&error) => self.send(call.key(), &call.whole()).await,
             sent => sent,
         };
         Answer::of(sent.map_err(of_verb)?)
     }
 
-    async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.shared.server.send(command).await
+    async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value, RedisError> {
+        self.shared.server.send(key, command).await
     }
 
     /// Puts a record there that cannot be read, for the conformance list.
@@ -162,8 +162,9 @@ impl RedisStore {
     pub(crate) async fn damage(&self, id: &RecordId, kind: StoreErrorKind) -> Result<(), StoreError> {
         let value = if kind == StoreErrorKind::Newer { record::damaged(2, 1) } else { record::damaged(1, 0) };
         let mut set = redis::cmd("SET");
-        set.arg(self.key(id)).arg(value);
-        self.send(&set).await.map(drop).map_err(of_verb)
+        let key = self.key(id);
+        set.arg(&key[..]).arg(value);
+        self.send(&key, &set).await.map(drop).map_err(of_verb)
     }
 }
 

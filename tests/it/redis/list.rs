@@ -1,0 +1,44 @@
+//! The conformance list and the model's scripts all at once, for servers to which something happens meanwhile.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use idempotency_layer::conformance::{Erased, Harness, RedisHarness, properties};
+
+use super::model::agrees;
+
+/// Checks every property over one connection, over several, and through a `SharedStore`; and the model over several.
+pub(super) async fn hold(harness: &RedisHarness) {
+    tokio::join!(
+        check("clones", harness.beside().clones()),
+        check("connections", harness.beside()),
+        check("erased", Erased(harness.beside())),
+    );
+    agrees(SCRIPTS, || harness.beside()).await;
+}
+
+async fn check<H: Harness + Clone>(how: &str, harness: H) {
+    let checks = properties::<H>().into_iter().map(|property| {
+        let harness = harness.clone();
+        async move {
+            let name = property.name();
+            tokio::spawn(async move { property.check(&harness).await }).await.err().map(|_| name)
+        }
+    });
+    let checked = stream::iter(checks).buffer_unordered(AT_ONCE);
+    let broken: Vec<_> = checked.filter_map(async |broken| broken).collect().await;
+    assert!(broken.is_empty(), "over {how} the store does not keep {broken:?}");
+}
+
+/// Checks every property over handles that are there already.
+pub(super) async fn hold_over_clones(clones: &RedisHarness) {
+    check("clones", clones.clone()).await;
+}
+
+/// Long enough that a busy machine is not taken for a lapse.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+
+/// So many that time is not lost, and so few that none waits for the machine.
+pub(super) const AT_ONCE: usize = 64;
+
+const SCRIPTS: usize = 48;

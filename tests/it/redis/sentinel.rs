@@ -1,0 +1,20 @@
+//! Behind Sentinel a store goes on with whichever server is the primary.
+
+use idempotency_layer::conformance::{Harness, RedisHarness};
+use idempotency_tests::redis::RedisSentinels;
+
+use super::list;
+
+/// S12. Fails when `failure::is_of_connection` takes a demoted server for a good one, or a `Link` connects to the server
+/// that it had before.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_list_holds_before_and_after_a_promotion() {
+    let group = RedisSentinels::start().await;
+    let harness = RedisHarness::sentinel(group.urls(), group.master_name()).lease_of(list::LEASE);
+    let clones = harness.clone().clones();
+    let _opened_before = clones.open().await;
+    list::hold(&harness).await;
+    group.fail_over().await;
+    list::hold(&harness).await;
+    list::hold_over_clones(&clones).await;
+}
