@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use idempotency_tests::redis::RedisServer;
+use idempotency_tests::redis::{RedisSentinels, RedisServer};
 use idempotency_tests::server::Server;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
+use redis::cmd;
+use tokio::time::timeout;
 
 /// Fails when the keeper empties the folder in `stop`, and when it keeps the log of the earlier start.
 #[tokio::test]
@@ -29,7 +31,7 @@ async fn a_paused_server_answers_once_it_is_resumed() {
     redis.pause();
     let set = ["SET", "k", "v"];
     let mut answer = Box::pin(redis.command::<String>(&set));
-    let early = tokio::time::timeout(Duration::from_millis(50), &mut answer).await;
+    let early = timeout(Duration::from_millis(50), &mut answer).await;
     assert!(early.is_err(), "a paused server has answered {early:?}");
     redis.resume();
     assert_eq!(answer.await, "OK");
@@ -75,6 +77,58 @@ async fn a_server_does_not_outlive_a_process_that_is_killed() {
         assert!(killed.elapsed() < Duration::from_secs(20), "the server lives on");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Fails when `fail_over` returns before the sentinels are settled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failover_on_demand_swaps_primary_and_replica_and_keeps_the_data() {
+    let sentinels = RedisSentinels::start().await;
+    for _ in 0..2 {
+        let (old, heir) = (sentinels.primary().await.url(), sentinels.replica().await.url());
+        assert_ne!(old, heir);
+        let mut connection = sentinels.primary().await.connect().await.unwrap();
+        // Replication is asynchronous; this waits until the one replica has it.
+        let (written, replicas): (i64, i64) =
+            redis::pipe().cmd("INCR").arg("k").cmd("WAIT").arg(1).arg(0).query_async(&mut connection).await.unwrap();
+        assert_eq!(replicas, 1);
+        let new = sentinels.fail_over().await;
+        assert_eq!((new.url(), sentinels.replica().await.url()), (heir, old));
+        assert_eq!(new.command::<i64>(&["GET", "k"]).await, written);
+        let refused = sentinels.replica().await.query::<()>(cmd("SET").arg("k").arg(0)).await.unwrap_err();
+        assert_eq!(refused.code(), Some("READONLY"));
+    }
+}
+
+/// Fails when `promoted_after` does not ask the sentinels.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replica_of_a_killed_primary_is_promoted_and_the_restarted_one_follows_it() {
+    let sentinels = RedisSentinels::start().await;
+    let lost = sentinels.kill_primary().await;
+    let new = sentinels.promoted_after(lost).await;
+    assert_eq!(sentinels.primary().await.url(), new.url());
+    let _: () = new.command(&["SET", "k", "v"]).await;
+    lost.restart().await;
+    // It has nothing on disk: that it has the value means that it follows. A sentinel that makes it a replica closes its
+    // connections, maybe this one.
+    let follows = async {
+        while lost.query::<Option<String>>(cmd("GET").arg("k")).await.ok().flatten().is_none() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), follows).await.unwrap();
+}
+
+/// The compiler tests it. Fails when what waits for a server asks it through an `AsyncFnMut`.
+#[test]
+fn servers_may_be_in_a_static_and_each_task_may_wait_for_them() {
+    fn is_static<T: Send + Sync + 'static>() {}
+    fn is_sent<T: Send>(_: T) {}
+
+    is_static::<(RedisServer, RedisSentinels)>();
+    let _compiled = |server: &'static RedisServer, sentinels: &'static RedisSentinels| {
+        is_sent((RedisServer::start(), server.restart(), server.command::<()>(&[])));
+        is_sent((RedisSentinels::start(), sentinels.fail_over(), sentinels.promoted_after(server)));
+    };
 }
 
 fn is_gone(id: Pid) -> bool {

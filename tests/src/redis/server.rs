@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use nix::unistd::Pid;
+use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisResult};
 
-use super::{PATIENCE, until};
+use super::{CONFIGURATION, PATIENCE, Patience};
 use crate::keeper::Keeper;
 use crate::port;
 
@@ -25,16 +26,17 @@ impl RedisServer {
 
     /// Starts one with further options, as on its command line: `&["--appendonly", "yes"]`.
     pub async fn start_with(options: &[&str]) -> Self {
-        Self::start_as(|port| {
-            let port = port.to_string();
-            // Without a file, the server could not keep what it is told at run time: CONFIG REWRITE.
-            let mut arguments = vec![CONFIGURATION, "--bind", "127.0.0.1", "--port", &port, "--save", ""];
-            // A replica need not wait for others to come.
-            arguments.extend(["--repl-diskless-sync-delay", "0"]);
-            arguments.extend(options);
-            (String::new(), arguments.into_iter().map(str::to_owned).collect())
-        })
-        .await
+        Self::start_as(|port| (String::new(), Self::arguments(port, options))).await
+    }
+
+    /// What it is started with: its file, so that it can keep what it is told at run time, and the options.
+    pub(super) fn arguments(port: u16, options: &[&str]) -> Vec<String> {
+        let port = port.to_string();
+        let mut arguments = vec![CONFIGURATION, "--bind", "127.0.0.1", "--port", &port, "--save", ""];
+        // A replica need not wait for others to come.
+        arguments.extend(["--repl-diskless-sync-delay", "0"]);
+        arguments.extend(options);
+        arguments.into_iter().map(str::to_owned).collect()
     }
 
     /// Starts one from what a port makes of it: its configuration file and its arguments.
@@ -64,6 +66,10 @@ impl RedisServer {
         port::local(self.port)
     }
 
+    pub(super) fn port(&self) -> String {
+        self.port.to_string()
+    }
+
     /// The id of its process.
     ///
     /// # Panics
@@ -78,6 +84,12 @@ impl RedisServer {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.keeper.folder()
+    }
+
+    /// What it has logged since its last start.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.keeper.log()
     }
 
     /// SIGKILL, and waits until the process is gone. Its port and its folder stay its own.
@@ -121,36 +133,44 @@ impl RedisServer {
     ///
     /// The server's, or that it is not there.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
+        let mut connection = self.connect().await?;
+        command.query_async(&mut connection).await
+    }
+
+    /// A connection of its own.
+    ///
+    /// # Errors
+    ///
+    /// When the server is not there.
+    pub async fn connect(&self) -> RedisResult<MultiplexedConnection> {
         // A server under test may take its time: a command that blocks, a machine with much to do.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let client = Client::open(self.url())?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        command.query_async(&mut connection).await
+        Client::open(self.url())?.get_multiplexed_async_connection_with_config(&config).await
     }
 
     /// Waits until it answers, or until another has its port, which is `false`.
     async fn began(&self) -> bool {
-        let mut bound = true;
-        let begun = until(async || {
+        let patience = Patience::new();
+        loop {
             // In this order: what it said before its end is in the log.
             let has_ended = self.keeper.has_ended();
             let log = self.keeper.log();
-            bound = !log.contains(REFUSED);
-            assert!(!bound || !has_ended, "{PROGRAM} (Debian's package redis-server) does not start:\n{log}");
-            !bound || READY.iter().any(|ready| log.contains(ready))
-        });
-        assert!(begun.await, "{PROGRAM} does not begin to answer:\n{}", self.keeper.log());
-        if bound {
-            let pong: String = self.command(&["PING"]).await;
-            assert_eq!(pong, "PONG");
+            if log.contains(REFUSED) {
+                return false;
+            }
+            if READY.iter().any(|ready| log.contains(ready)) {
+                let pong: String = self.command(&["PING"]).await;
+                assert_eq!(pong, "PONG");
+                return true;
+            }
+            assert!(!has_ended, "{PROGRAM} (Debian's package redis-server) does not start:\n{log}");
+            assert!(patience.lasts().await, "{PROGRAM} does not begin to answer:\n{log}");
         }
-        bound
     }
 }
 
 const PROGRAM: &str = "redis-server";
-const CONFIGURATION: &str = "redis.conf";
 /// What it says once it listens and has read its data; the second, as a sentinel. That another server answers on the port
 /// does not count.
 const READY: [&str; 2] = ["Ready to accept connections", "Sentinel ID is "];
