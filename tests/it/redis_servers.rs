@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use idempotency_tests::redis::{RedisSentinels, RedisServer};
+use idempotency_tests::redis::{RedisCluster, RedisSentinels, RedisServer};
 use idempotency_tests::server::Server;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
+use redis::cluster::ClusterClient;
 use redis::cmd;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Fails when the keeper empties the folder in `stop`, and when it keeps the log of the earlier start.
@@ -118,17 +120,87 @@ async fn the_replica_of_a_killed_primary_is_promoted_and_the_restarted_one_follo
     timeout(Duration::from_secs(30), follows).await.unwrap();
 }
 
+/// Fails when `migrate_keys` sends one batch only, when `finish` leaves out the old owner, and when `begin_move` has the new
+/// owner not import the slot.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_moves_with_its_keys_while_a_client_of_the_cluster_reads() {
+    let cluster = RedisCluster::start().await;
+    let client = ClusterClient::new(cluster.urls()).unwrap();
+    let mut connection = client.get_async_connection().await.unwrap();
+    let slot = cluster.slot("{shop}").await;
+    for index in 0..25 {
+        let _: () = cmd("SET").arg(format!("{{shop}}{index}")).arg("v").query_async(&mut connection).await.unwrap();
+    }
+    let reads = watch::Sender::new(0_u64);
+    let reading = tokio::spawn({
+        let (reads, mut connection) = (reads.clone(), connection.clone());
+        async move {
+            // The last that is sent over, and one of those that are sent first.
+            for index in [24, 0].into_iter().cycle() {
+                let value = cmd("GET").arg(format!("{{shop}}{index}")).query_async::<String>(&mut connection).await;
+                assert_eq!(value.unwrap(), "v");
+                reads.send_modify(|reads| *reads += 1);
+            }
+        }
+    });
+    // One read may have begun before; of four more, each key has had one since.
+    let is_read = async || {
+        let enough = *reads.borrow() + 4;
+        timeout(Duration::from_secs(20), reads.subscribe().wait_for(|reads| *reads >= enough)).await.unwrap().unwrap();
+    };
+
+    for _ in 0..3 {
+        let from = cluster.owner(slot).await.url();
+        let to = cluster.nodes().iter().find(|node| node.url() != from).unwrap();
+        let moving = cluster.begin_move(slot, to).await;
+        is_read().await;
+        assert_eq!(moving.migrate_some(10).await, 10);
+        is_read().await;
+        moving.migrate_keys().await;
+        is_read().await;
+        assert_eq!((moving.from().url(), cluster.owner(slot).await.url()), (from.clone(), from));
+        moving.finish().await;
+        is_read().await;
+        assert_eq!(cluster.owner(slot).await.url(), to.url());
+        assert_eq!(to.command::<u32>(&["CLUSTER", "COUNTKEYSINSLOT", &slot.to_string()]).await, 25);
+    }
+    assert!(!reading.is_finished());
+    reading.abort();
+}
+
+/// Fails when `begin_move` does not migrate the slot, and when `finish` names the old owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_half_moved_slot_answers_ask_and_a_moved_one_moved() {
+    let cluster = RedisCluster::start().await;
+    let slot = cluster.slot("k").await;
+    let from = cluster.owner(slot).await;
+    let others = cluster.nodes().iter().filter(|node| node.url() != from.url()).collect::<Vec<_>>();
+    let moving = cluster.begin_move(slot, others[0]).await;
+    let refusal = async |node: &RedisServer| {
+        let refused = node.query::<Option<String>>(cmd("GET").arg("k")).await.unwrap_err();
+        let (address, _) = refused.redirect_node().map(|(address, slot)| (address.to_owned(), slot)).unwrap();
+        (refused.code().unwrap().to_owned(), address)
+    };
+    assert_eq!(refusal(from).await, ("ASK".to_owned(), others[0].address().to_string()));
+    moving.finish().await;
+    for node in [from, others[1]] {
+        assert_eq!(refusal(node).await, ("MOVED".to_owned(), others[0].address().to_string()));
+    }
+}
+
 /// The compiler tests it. Fails when what waits for a server asks it through an `AsyncFnMut`.
 #[test]
 fn servers_may_be_in_a_static_and_each_task_may_wait_for_them() {
     fn is_static<T: Send + Sync + 'static>() {}
     fn is_sent<T: Send>(_: T) {}
 
-    is_static::<(RedisServer, RedisSentinels)>();
-    let _compiled = |server: &'static RedisServer, sentinels: &'static RedisSentinels| {
-        is_sent((RedisServer::start(), server.restart(), server.command::<()>(&[])));
-        is_sent((RedisSentinels::start(), sentinels.fail_over(), sentinels.promoted_after(server)));
-    };
+    is_static::<(RedisServer, RedisSentinels, RedisCluster)>();
+    let _compiled =
+        |server: &'static RedisServer, sentinels: &'static RedisSentinels, cluster: &'static RedisCluster| {
+            is_sent((RedisServer::start(), server.restart(), server.command::<()>(&[])));
+            is_sent((RedisSentinels::start(), sentinels.fail_over(), sentinels.promoted_after(server)));
+            is_sent((RedisCluster::start(), cluster.move_slot(0, server)));
+        };
 }
 
 fn is_gone(id: Pid) -> bool {

@@ -1,14 +1,17 @@
-//! Redis servers of a test's own: one, or a primary with its sentinels, each gone with its handle.
+//! Redis servers of a test's own: one, a primary with its sentinels, or a cluster, each gone with its handle.
 //!
 //! - [`RedisServer`]: one server, which is killed, paused and restarted.
 //! - [`RedisSentinels`]: a primary and its replica, which the sentinels promote.
+//! - [`RedisCluster`]: three nodes whose slots move, and [`SlotMove`], one that is half moved.
 //!
 //! Each listens on a free port of 127.0.0.1 and keeps its data in a temporary folder. They belong to no runtime, so a
 //! static may hold them for all tests of a program; they end with its process (see [`keeper`](crate::keeper)).
 
+mod cluster;
 mod sentinels;
 mod server;
 
+pub use cluster::{RedisCluster, SlotMove};
 pub use sentinels::{DOWN_AFTER, RedisSentinels};
 pub use server::RedisServer;
 
