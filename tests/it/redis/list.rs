@@ -9,11 +9,10 @@ use super::model::agrees;
 
 /// Checks every property over one connection, over several, and through a `SharedStore`; and the model over several.
 pub(super) async fn hold(harness: &RedisHarness) {
-    tokio::join!(
-        check("clones", harness.beside().clones()),
-        check("connections", harness.beside()),
-        check("erased", Erased(harness.beside())),
-    );
+    // One after another: what a busy machine does late must not look like a store that does.
+    check("clones", harness.beside().clones()).await;
+    check("connections", harness.beside()).await;
+    check("erased", Erased(harness.beside())).await;
     agrees(SCRIPTS, || harness.beside()).await;
 }
 
@@ -39,6 +38,6 @@ pub(super) async fn hold_over_clones(clones: &RedisHarness) {
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 /// So many that time is not lost, and so few that none waits for the machine.
-pub(super) const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 32;
 
 const SCRIPTS: usize = 48;

@@ -1,7 +1,9 @@
 //! The Redis store on real servers: the whole conformance list, the model, and what only a server can do to it.
 
+mod claims;
 mod cluster;
 mod conformance;
+mod failover;
 mod list;
 mod model;
 mod sentinel;
