@@ -13,7 +13,8 @@ pub(super) async fn hold(harness: &RedisHarness) {
     check("clones", harness.beside().clones()).await;
     check("connections", harness.beside()).await;
     check("erased", Erased(harness.beside())).await;
-    agrees(SCRIPTS, || harness.beside()).await;
+    // What the steps themselves take counts for the model as no time.
+    agrees(SCRIPTS, || harness.beside().lease_of(LEASE * 2)).await;
 }
 
 async fn check<H: Harness + Clone>(how: &str, harness: H) {
@@ -40,4 +41,4 @@ pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// So many that time is not lost, and so few that none waits for the machine.
 pub(super) const AT_ONCE: usize = 32;
 
-const SCRIPTS: usize = 48;
+const SCRIPTS: usize = 32;
