@@ -1,4 +1,5 @@
-//! The Redis store on real servers: the whole conformance list, the model, and what only a server can do to it.
+//! The Redis store on real servers: the whole conformance list, the model, what each request costs in round trips, and what
+//! only a server can do to it.
 
 mod claims;
 mod cluster;
@@ -6,6 +7,7 @@ mod conformance;
 mod failover;
 mod list;
 mod model;
+mod round_trips;
 mod sentinel;
 
 use idempotency_tests::redis::RedisServer;
