@@ -190,7 +190,14 @@ impl RedisStore {
     }
 
     fn key(&self, record: &RecordId) -> Vec<u8> {
-        format!("{}{record}", self.prefix).into_bytes()
+        let id = record.as_bytes();
+        let mut key = Vec::with_capacity(self.prefix.len() + 2 * id.len());
+        key.extend_from_slice(self.prefix.as_bytes());
+        // As the id is displayed, without a formatter for each digit.
+        key.extend(
+            id.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| b"0123456789abcdef"[usize::from(digit)]),
+        );
+        key
     }
 
     fn watchers(&self) -> MutexGuard<'_, Watchers> {

@@ -5,7 +5,7 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, ToRedisArgs};
+use redis::{Arg, Cmd, ErrorKind, RedisError, ServerErrorKind, ToRedisArgs};
 
 /// One verb's script.
 #[derive(Debug)]
@@ -14,53 +14,54 @@ pub(super) struct Script {
     hash: String,
 }
 
-/// A verb on one record.
+/// A verb on one record, as the server takes it if it knows the script.
 pub(super) struct Call {
     script: &'static Script,
-    arguments: Vec<Vec<u8>>,
+    by_hash: Cmd,
 }
 
 impl Script {
-    fn new(verb: &str) -> Self {
-        let text = format!("{}{verb}", include_str!("scripts/record.lua"));
+    fn new(parts: &[&str]) -> Self {
+        let text = parts.concat();
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
     pub(super) fn on(&'static self, key: &[u8]) -> Call {
-        let mut arguments = Vec::with_capacity(ARGUMENTS);
-        arguments.push(key.to_vec());
-        Call { script: self, arguments }
+        let mut by_hash = Cmd::with_capacity(SCRIPT + ARGUMENTS, TYPICAL_BYTES);
+        by_hash.arg("EVALSHA").arg(&self.hash).arg(1).arg(key);
+        Call { script: self, by_hash }
     }
 }
 
 impl Call {
     pub(super) fn with(mut self, argument: impl ToRedisArgs) -> Self {
-        self.arguments.extend(argument.to_redis_args());
+        self.by_hash.arg(argument);
         self
     }
 
     pub(super) fn key(&self) -> &[u8] {
-        &self.arguments[0]
+        match self.by_hash.args_iter().nth(KEY) {
+            Some(Arg::Simple(key)) => key,
+            _ => unreachable!("a call is made with its key"),
+        }
     }
 
-    /// The call as the server takes it if it knows the script.
-    pub(super) fn by_hash(&self) -> Cmd {
-        self.command("EVALSHA", &self.script.hash)
+    pub(super) fn by_hash(&self) -> &Cmd {
+        &self.by_hash
     }
 
     /// The call with the whole script, which the server remembers.
     pub(super) fn whole(&self) -> Cmd {
-        self.command("EVAL", &self.script.text)
-    }
-
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command = redis::cmd(name);
-        command.arg(script).arg(1);
-        for argument in &self.arguments {
-            command.arg(&argument[..]);
+        let mut whole = redis::cmd("EVAL");
+        whole.arg(&self.script.text);
+        for argument in self.by_hash.args_iter().skip(SCRIPT) {
+            // A cursor is an argument of SCAN alone.
+            if let Arg::Simple(argument) = argument {
+                whole.arg(argument);
+            }
         }
-        command
+        whole
     }
 }
 
@@ -69,16 +70,28 @@ pub(super) fn is_unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-macro_rules! scripts {
-    ($($name:ident: $file:literal),+) => {
-        $(pub(super) static $name: LazyLock<Script> =
-            LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file, ".lua"))));)+
+macro_rules! script {
+    ($name:ident: $($part:literal)+) => {
+        pub(super) static $name: LazyLock<Script> =
+            LazyLock::new(|| Script::new(&[$(include_str!(concat!("scripts/", $part, ".lua"))),+]));
     };
 }
 
-scripts!(
-    CLAIM: "claim", RENEW: "renew", SETTLE: "settle", FORGET: "forget", RESOLVE: "resolve", LOOK: "look"
-);
+script!(CLAIM: "read" "claim" "write");
+script!(RENEW: "read" "renew" "write");
+script!(SETTLE: "read" "settle" "write");
+script!(FORGET: "read" "forget");
+script!(RESOLVE: "read" "resolve" "write");
+script!(LOOK: "read" "look");
 
-/// The most that a verb has, and its key.
-const ARGUMENTS: usize = 8;
+/// The command and the script, before the count of keys.
+const SCRIPT: usize = 2;
+
+/// The key, behind its count.
+const KEY: usize = 3;
+
+/// The most that a verb has, with its key and the count of keys.
+const ARGUMENTS: usize = 9;
+
+/// Bytes to set aside for each call; a response takes more.
+const TYPICAL_BYTES: usize = 320;

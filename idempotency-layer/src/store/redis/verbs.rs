@@ -35,16 +35,19 @@ impl Store for RedisStore {
             .with(request.policy.max_attempts.get());
         let (mut answer, is_kept) = self.write(&call).await?;
         let claim = match answer.code()? {
-            1 => Claim::Acquired(Acquired { attempt: answer.number(1)?, queued: Duration::ZERO }),
+            attempt @ 1.. if answer.is_code() => {
+                let attempt = u32::try_from(attempt).map_err(|_| unheard_of())?;
+                Claim::Acquired(Acquired { attempt, queued: Duration::ZERO })
+            }
             2 => return Ok(Claim::InFlight { age: answer.duration(1)? }),
             3 => {
                 let expires_in = answer.duration(1)?;
                 return Ok(Claim::Recorded(Recorded { response: answer.response(2)?, expires_in }));
             }
             4 => return answer.tombstone().map(Claim::Unavailable),
-            5 => Claim::Held,
-            6 => return Ok(Claim::Reused),
-            7 => return Ok(Claim::CallerChanged),
+            OTHER_REQUEST => return Ok(Claim::Reused),
+            OTHER_CALLER => return Ok(Claim::CallerChanged),
+            IS_HELD => Claim::Held,
             _ => return Err(unheard_of()),
         };
         self.watchers().changed(&request.lease.record);
@@ -137,7 +140,7 @@ impl RedisStore {
     /// Runs a verb that may write, and says whether as many replicas have it as must.
     async fn write(&self, call: &Call) -> Result<(Answer, bool), StoreError> {
         let Some(replicas) = &self.replicas else { return Ok((self.run(call).await?, true)) };
-        let sent = match replicas.send(&call.by_hash()).await {
+        let sent = match replicas.send(call.by_hash()).await {
             Err(error) if script::is_unknown(&error) => replicas.send(&call.whole()).await,
             sent => sent,
         };
@@ -146,7 +149,7 @@ impl RedisStore {
     }
 
     async fn run(&self, call: &Call) -> Result<Answer, StoreError> {
-        let sent = match self.send(call.key(), &call.by_hash()).await {
+        let sent = match self.send(call.key(), call.by_hash()).await {
             Err(error) if script::is_unknown(&error) => self.send(call.key(), &call.whole()).await,
             sent => sent,
         };
@@ -168,29 +171,49 @@ impl RedisStore {
     }
 }
 
-/// What a script answered: a code, and what goes with it.
+/// What a script answered: a code alone, or first and then what goes with it.
 #[derive(Debug)]
-struct Answer(Vec<Value>);
+enum Answer {
+    Code(i64),
+    Parts(Vec<Value>),
+}
 
 impl Answer {
     fn of(value: Value) -> Result<Self, StoreError> {
         match value {
-            Value::Array(parts) => Ok(Self(parts)),
+            Value::Int(code) => Ok(Self::Code(code)),
+            Value::Array(parts) => Ok(Self::Parts(parts)),
             _ => Err(unheard_of()),
         }
     }
 
+    /// Whether nothing goes with the code.
+    fn is_code(&self) -> bool {
+        matches!(self, Self::Code(_))
+    }
+
     /// The code, if the record could be read.
     fn code(&self) -> Result<i64, StoreError> {
-        match self.int(0)? {
+        let code = match self {
+            Self::Code(code) => *code,
+            Self::Parts(_) => self.int(0)?,
+        };
+        match code {
             CORRUPT => Err(StoreError::new(StoreErrorKind::Corrupt)),
             NEWER => Err(StoreError::new(StoreErrorKind::Newer)),
             code => Ok(code),
         }
     }
 
+    fn part(&self, at: usize) -> Option<&Value> {
+        match self {
+            Self::Code(_) => None,
+            Self::Parts(parts) => parts.get(at),
+        }
+    }
+
     fn int(&self, at: usize) -> Result<i64, StoreError> {
-        match self.0.get(at) {
+        match self.part(at) {
             Some(Value::Int(number)) => Ok(*number),
             _ => Err(unheard_of()),
         }
@@ -206,14 +229,18 @@ impl Answer {
     }
 
     fn lease(&self, at: usize) -> Result<LeaseId, StoreError> {
-        match self.0.get(at) {
+        match self.part(at) {
             Some(Value::BulkString(bytes)) => bytes[..].try_into().map(LeaseId::from_bytes).map_err(|_| unheard_of()),
             _ => Err(unheard_of()),
         }
     }
 
     fn response(&mut self, at: usize) -> Result<Arc<StoredResponse>, StoreError> {
-        match self.0.get_mut(at) {
+        let part = match self {
+            Self::Code(_) => None,
+            Self::Parts(parts) => parts.get_mut(at),
+        };
+        match part {
             Some(Value::BulkString(value)) => match record::response(std::mem::take(value)) {
                 Ok(response) => Ok(Arc::new(response)),
                 Err(Damaged) => Err(StoreError::new(StoreErrorKind::Corrupt)),
@@ -254,6 +281,11 @@ const ABSENT: i64 = 0;
 
 const CORRUPT: i64 = -1;
 const NEWER: i64 = -2;
+
+/// Answers to a claim.
+const OTHER_REQUEST: i64 = -3;
+const OTHER_CALLER: i64 = -4;
+const IS_HELD: i64 = -5;
 
 /// 2^52, about 143,000 years.
 const MOST_MILLIS: i64 = 1 << 52;

@@ -1,47 +1,42 @@
+
 -- Asks to be the holder.
 --
 -- ARGV: fingerprint, caller, lease, its duration, retention, what an unknown outcome means, most lapsed runs.
--- Answers: {1, attempt} acquired, {2, age} in flight, {3, expires in, value} recorded, {4, status, reason} unavailable,
--- {5} held, {6} another request, {7} another caller.
-
-local r, wrong = read()
-if wrong then return { wrong } end
+-- Answers: the attempt, from 1 on, of one that is acquired; {2, age} in flight, {3, expires in, value} recorded,
+-- {4, status, reason} unavailable; -3 another request, -4 another caller, -5 held.
 
 local lease = ARGV[3]
-local till = now + tonumber(ARGV[4])
-
-local function run(attempt, lapsed)
-  write({
-    state = RUNNING, detail = 0, unknown = tonumber(ARGV[6]), fingerprint = ARGV[1], caller = ARGV[2], lease = lease,
-    attempt = attempt, lapsed = lapsed, max = tonumber(ARGV[7]), retention = tonumber(ARGV[5]), claimed = now,
-    till = till, status = 0,
-  })
-  return { 1, attempt }
-end
-
-if not r then return run(1, 0) end
-if r.fingerprint ~= ARGV[1] then return { 6 } end
-if r.caller ~= ARGV[2] then return { 7 } end
-if r.state == RECORDED then return { 3, r.expires - now, redis.call('GET', key) } end
-if r.state == TOMBSTONE then return { 4, r.status, r.detail } end
-if r.state == HELD then return { 5 } end
-
-local own = r.lease == lease
-if r.state == FREE then
+local begins = false
+if state == ABSENT then
+  attempt, lapsed, begins = 1, 0, true
+elseif fingerprint ~= ARGV[1] then
+  return -3
+elseif caller ~= ARGV[2] then
+  return -4
+elseif state == RECORDED then
+  return { 3, expires - now, value }
+elseif state == TOMBSTONE then
+  return { 4, status, detail }
+elseif state == HELD then
+  return -5
+elseif state == FREE then
   -- A duplicate of the claim whose run ended here. To claim again would leave a lease that nobody holds.
-  if own then return { 2, now - r.claimed } end
-  return run(r.attempt + 1, r.lapsed)
+  if holder == lease then return { 2, now - claimed } end
+  attempt, begins = attempt + 1, true
+elseif holder == lease then
+  till, answer = now + ARGV[4], attempt
+elseif till > now then
+  return { 2, now - claimed }
+else
+  -- Lapsed: the policy that it was claimed under decides.
+  lapsed = lapsed + 1
+  if unknown == RERUN and lapsed < max then
+    attempt, begins = attempt + 1, true
+  else
+    state, detail, holder, answer = HELD, LAPSED, lease, -5
+  end
 end
-if own then
-  r.till = till
-  write(r)
-  return { 1, r.attempt }
+if begins then
+  state, detail, unknown, fingerprint, caller, holder = RUNNING, 0, ARGV[6] + 0, ARGV[1], ARGV[2], lease
+  max, retention, claimed, till, status, answer = ARGV[7], ARGV[5] + 0, now, now + ARGV[4], 0, attempt
 end
-if r.till > now then return { 2, now - r.claimed } end
-
--- Lapsed: the policy that it was claimed under decides.
-local lapsed = r.lapsed + 1
-if r.unknown == RERUN and lapsed < r.max then return run(r.attempt + 1, lapsed) end
-r.state, r.detail, r.lapsed, r.lease = HELD, LAPSED, lapsed, lease
-write(r)
-return { 5 }

@@ -1,60 +1,49 @@
--- A record, read and written. The scripts of the verbs follow this part, one at a time.
+-- Reads the record. A verb's script is this part, then what the verb decides, then `write.lua` if it may write.
 --
 -- The layout is that of `record.rs`: a head of 130 bytes, numbers little-endian, then the response where there is one.
 -- Every script touches one key, and each of its writes gives the key its expiry anew.
+--
+-- The parts share locals, and have neither functions nor tables: those would be made anew in each call, and cost more than
+-- the commands. A string costs what it is long, each time it is made, for the server's Lua hashes all of it.
 
 local key = KEYS[1]
+local call = redis.call
 
--- Numbers are doubles here, exact up to 2^53, which milliseconds reach in the year 287396.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local RUNNING, RECORDED, TOMBSTONE, FREE, HELD = 1, 2, 3, 4, 5
+local ABSENT, RUNNING, RECORDED, TOMBSTONE, FREE, HELD = 0, 1, 2, 3, 4, 5
 local RERUN, HOLD = 1, 2
 local UNKNOWN, LAPSED = 1, 2
 local LAYOUT = '<BBBBc32c32c16I4I4I4I8I8I8I8H'
 
--- What every script can answer, besides what its verb says.
-local CORRUPT, NEWER = -1, -2
+-- Numbers are doubles here, exact up to 2^53, which milliseconds reach in the year 287396.
+local time = call('TIME')
+local micros = time[2] + 0
+local now = time[1] * 1000 + (micros - micros % 1000) / 1000
 
--- The record, or none; and what is wrong with it, if so.
-local function read()
-  local head = redis.call('GETRANGE', key, 0, 129)
-  if head == '' then
-    -- An empty value is none of ours, and is left alone.
-    if redis.call('EXISTS', key) == 1 then return nil, CORRUPT end
-    return nil
+-- The record's fields; ABSENT, if there is none or it has expired.
+local state, expires, is_held = ABSENT, 0, false
+local format, detail, unknown, fingerprint, caller, holder, attempt, lapsed, max, retention, claimed, till, written, status
+-- What a verb that goes on to `write.lua` answers, and what follows the head.
+local answer, response
+
+local value = call('GET', key)
+if value then
+  -- Whatever the verb, -1 is a record that cannot be read, and -2 one of a newer version. An empty value is none of ours,
+  -- and is left alone.
+  format = string.byte(value) or 0
+  if format > 1 then return -2 end
+  if format < 1 or #value < 130 then return -1 end
+  format, state, detail, unknown, fingerprint, caller, holder, attempt, lapsed, max, retention, claimed, till, written,
+    status = struct.unpack(LAYOUT, value)
+  if state < RUNNING or state > HELD or (unknown ~= RERUN and unknown ~= HOLD) or max == 0 then return -1 end
+  if state == HELD then
+    if detail ~= UNKNOWN and detail ~= LAPSED then return -1 end
+    is_held = true
+  elseif state == RUNNING and unknown == HOLD then
+    -- It does not expire, and would be held if its holder went silent; so it is in the eyes of everyone else.
+    is_held = till <= now
+  else
+    expires = written + retention
+    if state == RUNNING and till > expires then expires = till end
+    if expires <= now then state = ABSENT end
   end
-  local format = string.byte(head)
-  if format > 1 then return nil, NEWER end
-  if format < 1 or #head < 130 then return nil, CORRUPT end
-  local r = {}
-  r.format, r.state, r.detail, r.unknown, r.fingerprint, r.caller, r.lease, r.attempt, r.lapsed, r.max, r.retention,
-    r.claimed, r.till, r.written, r.status = struct.unpack(LAYOUT, head)
-  local known = r.state >= RUNNING and r.state <= HELD and (r.unknown == RERUN or r.unknown == HOLD) and r.max > 0
-  if not known then return nil, CORRUPT end
-  if r.state == HELD and r.detail ~= UNKNOWN and r.detail ~= LAPSED then return nil, CORRUPT end
-  r.expires = r.written + r.retention
-  if r.state == RUNNING then r.expires = math.max(r.expires, r.till) end
-  -- A held record does not expire, and neither does a run that would be held if its holder went silent.
-  local stays = r.state == HELD or (r.state == RUNNING and r.unknown == HOLD)
-  if not stays and r.expires <= now then return nil end
-  return r
-end
-
--- Whether it is held in the eyes of everyone but its holder.
-local function is_held(r)
-  return r.state == HELD or (r.state == RUNNING and r.unknown == HOLD and r.till <= now)
-end
-
-local function write(r, response)
-  local head = struct.pack(LAYOUT, 1, r.state, r.detail, r.unknown, r.fingerprint, r.caller, r.lease, r.attempt,
-    r.lapsed, r.max, r.retention, r.claimed, r.till, now, r.status)
-  if r.state == HELD or (r.state == RUNNING and r.unknown == HOLD) then
-    redis.call('SET', key, head)
-    return
-  end
-  local kept = r.retention
-  if r.state == RUNNING then kept = math.max(kept, r.till - now) end
-  redis.call('SET', key, head .. (response or ''), 'PX', math.max(kept, 1))
 end
