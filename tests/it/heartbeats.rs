@@ -11,7 +11,7 @@ use http::StatusCode;
 use idempotency_layer::{IdempotencyLayer, Operation};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::{all, embedded};
 use tokio::sync::Notify;
 
 use crate::request::{again_until, gated, keyed, layer, send, send_until_ended, sending};
@@ -66,7 +66,7 @@ impl Hook for Renewals {
 /// Fails when a `Beating` that is dropped does not end its task.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_has_ended_is_not_renewed() {
-    for subject in embedded().await {
+    for subject in all().await {
         let (gate, renewals) = (Gate::closed(), Arc::new(Renewals::default()));
         let store = Hooked::new(subject.store.clone(), Arc::clone(&renewals) as Arc<dyn Hook>);
         let router = gated(IdempotencyLayer::new(store).anonymous(true).lease(LEASE), gate.clone());

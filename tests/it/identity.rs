@@ -7,7 +7,7 @@ use http::Request;
 use http::request::Builder;
 use idempotency_layer::IdempotencyLayer;
 use idempotency_tests::gate::Gate;
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::{all, embedded};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -67,7 +67,7 @@ async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_a
 /// `machine::claim` compares the fingerprint with settled records only.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_requests_under_one_key_only_the_first_to_claim_runs() {
-    for subject in embedded().await {
+    for subject in all().await {
         let gate = Gate::closed();
         let router = gated(layer(&subject.store), gate.clone());
         for round in 0..20 {
@@ -92,7 +92,7 @@ async fn of_two_requests_under_one_key_only_the_first_to_claim_runs() {
 /// S15. Fails when `record_id` leaves out the principal.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_key_of_two_principals_is_two_operations() {
-    for subject in embedded().await {
+    for subject in all().await {
         let gate = Gate::open();
         let by_account: IdempotencyLayer<_> =
             layer(&subject.store).principal(|parts| Some(parts.headers.get("x-account")?.to_str().ok()?.to_owned()));
@@ -116,7 +116,7 @@ async fn the_same_key_of_two_principals_is_two_operations() {
 /// or `caller_fingerprint` hashes no credentials.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_credentials_never_get_the_response() {
-    for subject in embedded().await {
+    for subject in all().await {
         let gate = Gate::closed();
         let router = gated(layer(&subject.store), gate.clone());
         let alice = || keyed("/pay", "k").header("authorization", "Bearer alice");

@@ -11,7 +11,7 @@ use http::StatusCode;
 use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, StoreError, StoreErrorKind};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::{all, embedded};
 use tokio::time::Instant;
 
 use crate::request::{gated, keyed, layer, send, send_unrun, send_until_ended, sending};
@@ -146,7 +146,7 @@ async fn a_run_whose_renewals_fail_or_hang_is_told_as_its_lease_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn when_the_store_is_away_at_the_record_the_client_is_answered_and_the_record_follows() {
     for how in [How::Fails, How::Hangs] {
-        for subject in embedded().await {
+        for subject in all().await {
             let case = format!("{how:?}, {}", subject.name);
             let cut = Cut::off(&[Verb::Complete], how);
             let store = Hooked::new(subject.store.clone(), Arc::new(cut.clone()));
@@ -174,7 +174,7 @@ async fn when_the_store_is_away_at_the_record_the_client_is_answered_and_the_rec
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_that_hangs_at_the_claim_is_503_after_a_bounded_wait() {
     for side in [Side::Asking, Side::Answering] {
-        for subject in embedded().await {
+        for subject in all().await {
             let case = format!("{side:?}, {}", subject.name);
             let cut = Cut::off(&[Verb::Claim], How::Hangs).on(side);
             let store = Hooked::new(subject.store.clone(), Arc::new(cut.clone()));
@@ -185,7 +185,7 @@ async fn a_store_that_hangs_at_the_claim_is_503_after_a_bounded_wait() {
             assert_eq!(refused.problem(), Some("store-unavailable"), "{case}");
             assert_eq!(gate.entries(), 0, "{case}");
             cut.mend();
-            // The lease is 30 s by a clock that stands still, so only the undoing ends it.
+            // The lease is 30 s, which nothing here waits for: only the undoing ends it.
             let answer = send_until_ended(&router, "k").await;
             assert_eq!(answer.body, "entry 1, attempt 1", "{case}");
         }

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{any, post};
 use http::StatusCode;
 use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, Outcome, SharedStore, UnknownOutcome};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::{all, embedded};
 
 use crate::request::{Answer, keyed, layer, send};
 
@@ -37,7 +37,7 @@ enum Becomes {
 }
 
 /// S20. Fails when any status moves to another row of the policy.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_becomes_of_the_key_follows_from_the_answer() {
     let rows: [(Becomes, &[u16]); 4] = [
         (Becomes::Recorded, &[200, 201, 204, 303, 402, 404, 409, 410, 412]),
@@ -45,21 +45,25 @@ async fn what_becomes_of_the_key_follows_from_the_answer() {
         (Becomes::Freed, &[425, 429]),
         (Becomes::Unknown, &[408, 500, 501, 502, 503, 504, 599]),
     ];
-    for (becomes, statuses) in rows {
-        for status in statuses {
-            for unknown in [UnknownOutcome::Rerun, UnknownOutcome::Hold] {
-                let router = mirroring(layer(&SharedStore::new(MemoryStore::new())).unknown_outcome(unknown));
-                let body = status.to_string().leak();
-                assert_eq!(send(&router, keyed("/pay", "k"), body).await.status.as_u16(), *status);
-                let then = match (becomes, unknown) {
-                    (Becomes::Recorded, _) => "replay",
-                    (Becomes::Unknown, UnknownOutcome::Hold) => "outcome-unknown",
-                    _ => "run",
-                };
-                assert_eq!(seen(&send(&router, keyed("/pay", "k"), body).await), then, "{status}, {unknown:?}");
-                let other = send(&router, keyed("/pay", "k"), "207").await;
-                let allowed = if becomes == Becomes::Forgotten { 207 } else { 422 };
-                assert_eq!(other.status.as_u16(), allowed, "{status}, {unknown:?}");
+    for subject in all().await {
+        for (becomes, statuses) in rows {
+            for status in statuses {
+                for unknown in [UnknownOutcome::Rerun, UnknownOutcome::Hold] {
+                    let case = format!("{}: {status}, {unknown:?}", subject.name);
+                    let router = mirroring(layer(&subject.store).unknown_outcome(unknown));
+                    let (key, body) = (format!("{status}-{unknown:?}"), status.to_string().leak());
+                    let answer = send(&router, keyed("/pay", &key), body).await;
+                    assert_eq!((answer.status.as_u16(), answer.is_replay()), (*status, false), "{case}");
+                    let then = match (becomes, unknown) {
+                        (Becomes::Recorded, _) => "replay",
+                        (Becomes::Unknown, UnknownOutcome::Hold) => "outcome-unknown",
+                        _ => "run",
+                    };
+                    assert_eq!(seen(&send(&router, keyed("/pay", &key), body).await), then, "{case}");
+                    let other = send(&router, keyed("/pay", &key), "207").await;
+                    let allowed = if becomes == Becomes::Forgotten { 207 } else { 422 };
+                    assert_eq!(other.status.as_u16(), allowed, "{case}");
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ use idempotency_layer::{
 use idempotency_tests::bank;
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::{all, embedded};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -251,13 +251,18 @@ async fn panicking(State(()): State<()>) -> StatusCode {
 }
 
 /// S5. Fails when the panic is not caught, or its key is not freed.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_panic_is_500_and_its_key_is_settled_by_policy() {
-    for (unknown, then) in [(UnknownOutcome::Rerun, "handler-panicked"), (UnknownOutcome::Hold, "outcome-unknown")] {
-        let router =
-            Router::new().route("/pay", any(panicking)).layer(documented().unknown_outcome(unknown)).with_state(());
-        expect_plain(&send(&router, keyed("/pay", "k"), "").await, "handler-panicked");
-        assert_eq!(send(&router, keyed("/pay", "k"), "").await.problem(), Some(then));
+    for subject in all().await {
+        for (unknown, then) in [(UnknownOutcome::Rerun, "handler-panicked"), (UnknownOutcome::Hold, "outcome-unknown")]
+        {
+            let layer = layer(&subject.store).unknown_outcome(unknown).documentation(DOCUMENTATION);
+            let router = Router::new().route("/pay", any(panicking)).layer(layer).with_state(());
+            let key = format!("{unknown:?}");
+            expect_plain(&send(&router, keyed("/pay", &key), "").await, "handler-panicked");
+            let retry = send(&router, keyed("/pay", &key), "").await;
+            assert_eq!(retry.problem(), Some(then), "{}: {unknown:?}", subject.name);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use http::StatusCode;
 use idempotency_layer::{IdempotencyLayer, Operation, UnknownOutcome};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, lost_if, stopped_if};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::all;
 
 use crate::request::{keyed, send, send_until_ended, sending};
 
@@ -73,7 +73,7 @@ async fn a_verb_that_is_lost_or_whose_reply_is_or_that_arrives_twice_changes_not
             ("twice", |verb| Arc::new(SendsTwice(verb))),
         ];
         for (how, hook) in hooks {
-            for subject in embedded().await {
+            for subject in all().await {
                 let case = format!("{}: {verb:?} {how}", subject.name);
                 let store = Hooked::new(subject.store.clone(), hook(verb));
                 let layer = IdempotencyLayer::new(store).anonymous(true).unknown_outcome(unknown);
@@ -105,7 +105,7 @@ impl Hook for LosesClaims {
 /// `claim_failed` spawns no `undo`, and when `give_back` releases a first attempt instead of forgetting it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_nobody_heard_of_is_taken_back() {
-    for subject in embedded().await {
+    for subject in all().await {
         let hook = Arc::new(LosesClaims(AtomicBool::new(false)));
         let store = Hooked::new(subject.store.clone(), Arc::clone(&hook) as Arc<dyn Hook>);
         let router = Router::new()
@@ -115,7 +115,7 @@ async fn a_claim_that_nobody_heard_of_is_taken_back() {
         let refused = send(&router, keyed("/pay", "k"), "").await;
         assert_eq!((refused.status.as_u16(), refused.problem()), (503, Some("store-unavailable")), "{}", subject.name);
         hook.0.store(true, Ordering::SeqCst);
-        // The lease is 30 s by a clock that stands still, so only the undoing ends it.
+        // The lease is 30 s, which nothing here waits for: only the undoing ends it.
         let answer = send_until_ended(&router, "k").await;
         assert_eq!((answer.status.as_u16(), answer.problem()), (201, None), "{}", subject.name);
         assert_eq!(answer.body, "attempt 1", "{}", subject.name);
@@ -141,7 +141,7 @@ async fn mended(State(gate): State<Gate>, operation: Operation) -> Response {
 /// the record of a key that is in flight, and runs where there is none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_lost_to_a_record_that_has_vanished_is_in_flight_and_not_run() {
-    for subject in embedded().await {
+    for subject in all().await {
         let (gate, kept) = (Gate::closed(), Gate::closed());
         let store = Hooked::new(subject.store.clone(), Arc::new(KeepsBack(kept.clone(), AtomicU32::new(0))));
         let layer = IdempotencyLayer::new(store).anonymous(true);

@@ -14,7 +14,7 @@ use http_body_util::Full;
 use idempotency_layer::{MemoryStore, SharedStore};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, stopped_if};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::all;
 use idempotency_tests::wire::{Served, Version, read_to_end};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
@@ -59,7 +59,7 @@ async fn send_and_go(version: Version, served: &Served, done: &Notify, at_work: 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_disconnects_does_not_stop_its_run_and_its_retry_replays() {
     for version in Version::BOTH {
-        for subject in embedded().await {
+        for subject in all().await {
             let case = format!("{version:?}, {}", subject.name);
             let gate = Gate::closed();
             let (served, done) = serve(gated(layer(&subject.store), gate.clone())).await;
@@ -127,7 +127,7 @@ async fn a_panic_around_a_request_whose_claim_is_made_does_not_stop_its_run() {
 /// S4. Fails when the key is claimed before the body has been read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_disconnects_in_mid_body_leaves_nothing() {
-    for subject in embedded().await {
+    for subject in all().await {
         let gate = Gate::open();
         let served = Served::start(gated(layer(&subject.store), gate.clone())).await;
         for half in ["Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"] {

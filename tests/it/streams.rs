@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use idempotency_layer::{MemoryStore, SharedStore, UnknownOutcome};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb, stopped_if};
-use idempotency_tests::stores::embedded;
+use idempotency_tests::stores::all;
 use idempotency_tests::wire::{Served, Version, read_to_end};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
@@ -59,7 +59,7 @@ async fn a_response_over_the_cap_is_given_whole_once_and_never_run_again() {
     let known: fn(u32) -> Response = known;
     for (handler, length) in [(known, 101), (unknown, 150)] {
         for version in Version::BOTH {
-            for subject in embedded().await {
+            for subject in all().await {
                 let gate = Gate::open();
                 let served = Served::start(serve(handler, &subject.store, gate.clone())).await;
                 let mut client = served.dial(version).await;
@@ -217,7 +217,7 @@ async fn a_response_that_breaks_off_is_seen_to_fail_and_is_not_recorded() {
         _ => Response::new(frames(vec![data("half"), data(" and half")])),
     };
     for version in Version::BOTH {
-        for subject in embedded().await {
+        for subject in all().await {
             let gate = Gate::open();
             let served = Served::start(serve(handler, &subject.store, gate.clone())).await;
             let cut = served.dial(version).await.fetch(request("/pay")).await;
@@ -237,7 +237,7 @@ async fn a_response_that_breaks_off_is_seen_to_fail_and_is_not_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_that_breaks_off_is_held_under_hold() {
     let handler = || async { Response::new(frames(vec![data("half"), Err(std::io::Error::other("broken"))])) };
-    for subject in embedded().await {
+    for subject in all().await {
         let layer = layer(&subject.store).unknown_outcome(UnknownOutcome::Hold);
         let served = Served::start(Router::new().route("/pay", any(handler)).layer(layer)).await;
         let cut = served.dial(Version::Http1).await.fetch(request("/pay")).await;
@@ -266,7 +266,7 @@ async fn headers_trailers_and_bytes_are_identical_on_replay() {
     let handlers: [Arc<dyn Fn(u32) -> Response + Send + Sync>; 3] = [Arc::new(rich), Arc::new(binary), Arc::new(empty)];
     for (at, handler) in handlers.into_iter().enumerate() {
         for version in Version::BOTH {
-            for subject in embedded().await {
+            for subject in all().await {
                 let case = format!("{at}, {version:?}, {}", subject.name);
                 let handler = Arc::clone(&handler);
                 let served = Served::start(serve(move |entry| handler(entry), &subject.store, Gate::open())).await;

@@ -1,23 +1,46 @@
-//! The embedded stores, each with a clock that the test moves.
+//! Every store, for a property that each must have; and the embedded ones with a clock that the test moves.
 
-use idempotency_layer::{Clock, ClockHand, MemoryStore, SharedStore, SqliteStore};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use idempotency_layer::{Clock, ClockHand, MemoryStore, RedisStore, SharedStore, SqliteStore};
 use tempfile::TempDir;
 
-/// A store under test.
+use crate::redis;
+
+/// A store under test, with what moves its clock.
 #[derive(Debug)]
-pub struct Subject {
+pub struct Subject<H = ClockHand> {
     /// For messages.
     pub name: &'static str,
     /// The store.
     pub store: SharedStore,
     /// Moves its clock.
-    pub hand: ClockHand,
+    pub hand: H,
     _folder: Option<TempDir>,
 }
 
-/// One of each.
+/// One of each, of which the clock is nobody's business.
+pub async fn all() -> [Subject<()>; 3] {
+    [memory().left_alone(), sqlite().await.left_alone(), redis().await]
+}
+
+/// One of each whose clock is the test's.
 pub async fn embedded() -> [Subject; 2] {
     [memory(), sqlite().await]
+}
+
+impl Subject {
+    fn left_alone(self) -> Subject<()> {
+        Subject { name: self.name, store: self.store, hand: (), _folder: self._folder }
+    }
+}
+
+/// Keys of its own on the server that tests share.
+async fn redis() -> Subject<()> {
+    static SUBJECTS: AtomicU64 = AtomicU64::new(0);
+    let store = RedisStore::connect(&redis::shared().await.url()).await.expect("a store");
+    let store = store.prefix(&format!("subject-{}:", SUBJECTS.fetch_add(1, Ordering::SeqCst)));
+    Subject { name: "redis", store: SharedStore::new(store), hand: (), _folder: None }
 }
 
 fn memory() -> Subject {

@@ -1,11 +1,10 @@
 //! The Redis store keeps every property, within one process and between processes.
 
 use idempotency_layer::conformance::{Erased, RedisHarness};
-
-use super::server;
+use idempotency_tests::redis::shared;
 
 async fn single() -> RedisHarness {
-    RedisHarness::single(server().await.url())
+    RedisHarness::single(shared().await.url())
 }
 
 mod clones {

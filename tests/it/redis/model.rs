@@ -12,16 +12,16 @@ mod script;
 
 use futures_util::{StreamExt, stream};
 use idempotency_layer::conformance::{Harness, RedisHarness};
+use idempotency_tests::redis::shared;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::list::AT_ONCE;
-use super::server;
 
 /// Fails when `renew.lua` leaves the lease as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_answers_like_the_model() {
-    let url = server().await.url();
+    let url = shared().await.url();
     agrees(96, || RedisHarness::single(url.clone())).await;
 }
 

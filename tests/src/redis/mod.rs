@@ -17,7 +17,14 @@ pub use server::RedisServer;
 
 use std::time::{Duration, Instant};
 
+use tokio::sync::OnceCell;
 use tokio::time::sleep;
+
+/// One server for all tests of a program that do it no harm; each has keys of its own.
+pub async fn shared() -> &'static RedisServer {
+    static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
+    SERVER.get_or_init(RedisServer::start).await
+}
 
 /// Between two questions to a server: whether it is worth asking again.
 struct Patience {
