@@ -1,11 +1,14 @@
 //! The Redis store on real servers: the whole conformance list, the model, what each request costs in round trips, and what
 //! only a server can do to it.
 
+mod behind;
 mod claims;
 mod cluster;
 mod conformance;
 mod failover;
 mod list;
 mod model;
+mod outages;
 mod round_trips;
 mod sentinel;
+

@@ -3,7 +3,7 @@
 //! 1. All handles of a store send over one connection, whose commands are pipelined.
 //! 2. A connection that breaks, does not answer in time, or leads to a server that takes no writes any more is given up.
 //!    Whoever comes next waits for one attempt to connect, together with everyone else. Behind Sentinel that begins with
-//!    the question who the primary is.
+//!    the question who the primary is. That it does not answer counts also when nobody has waited for so long.
 //! 3. A command on a connection that broke is sent once more on the next: every verb may be. One that was not answered in
 //!    time is not; whoever asked has waited long enough.
 
@@ -15,6 +15,7 @@ use futures_util::future::{BoxFuture, Shared};
 use redis::aio::MultiplexedConnection;
 use redis::sentinel::SentinelClient;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value};
+use tokio::time::Instant;
 
 use super::failure::is_of_connection;
 
@@ -35,6 +36,9 @@ struct Current {
     /// Counts connections, so that nobody gives up another's.
     number: u64,
     state: State,
+    /// When something was first sent since the last answer. Whoever sent it may be gone, and with it the only one that
+    /// would have noticed that no answer comes.
+    asked: Option<Instant>,
 }
 
 enum State {
@@ -60,7 +64,7 @@ impl Source {
 impl Link {
     pub(super) fn new(source: Source) -> Self {
         let state = State::Opening(source.clone().connect(Duration::ZERO).boxed().shared());
-        Self { source, current: Mutex::new(Current { number: 0, state }) }
+        Self { source, current: Mutex::new(Current { number: 0, state, asked: None }) }
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -82,7 +86,10 @@ impl Link {
         let (number, mut connection) = self.get().await?;
         let error = match sent.over(&mut connection).await {
             Err(error) if is_of_connection(&error) => error,
-            answer => return answer,
+            answer => {
+                self.answered(number);
+                return answer;
+            }
         };
         self.give_up(number);
         if error.is_timeout() {
@@ -92,17 +99,26 @@ impl Link {
         let answer = sent.over(&mut connection).await;
         if answer.as_ref().is_err_and(is_of_connection) {
             self.give_up(number);
+        } else {
+            self.answered(number);
         }
         answer
     }
 
-    /// The connection, and its number.
+    /// The connection and its number, for something that is sent at once.
     async fn get(&self) -> Result<(u64, MultiplexedConnection), RedisError> {
         let (number, opening) = {
-            let current = self.lock();
-            match &current.state {
-                State::Open(connection) => return Ok((current.number, connection.clone())),
-                State::Opening(opening) => (current.number, opening.clone()),
+            let mut current = self.lock();
+            if current.asked.is_some_and(|asked| asked.elapsed() > RESPONSE_TIMEOUT) {
+                self.replace(&mut current);
+            }
+            let Current { number, state, asked } = &mut *current;
+            match state {
+                State::Open(connection) => {
+                    asked.get_or_insert_with(Instant::now);
+                    return Ok((*number, connection.clone()));
+                }
+                State::Opening(opening) => (*number, opening.clone()),
             }
         };
         match opening.await {
@@ -110,6 +126,7 @@ impl Link {
                 let mut current = self.lock();
                 if current.number == number {
                     current.state = State::Open(connection.clone());
+                    current.asked.get_or_insert_with(Instant::now);
                 }
                 Ok((number, connection))
             }
@@ -123,9 +140,20 @@ impl Link {
     fn give_up(&self, number: u64) {
         let mut current = self.lock();
         if current.number == number {
-            tracing::debug!("the connection to Redis is given up");
-            let state = State::Opening(self.source.clone().connect(Duration::ZERO).boxed().shared());
-            *current = Current { number: number + 1, state };
+            self.replace(&mut current);
+        }
+    }
+
+    fn replace(&self, current: &mut Current) {
+        tracing::debug!("the connection to Redis is given up");
+        let state = State::Opening(self.source.clone().connect(Duration::ZERO).boxed().shared());
+        *current = Current { number: current.number + 1, state, asked: None };
+    }
+
+    fn answered(&self, number: u64) {
+        let mut current = self.lock();
+        if current.number == number {
+            current.asked = None;
         }
     }
 

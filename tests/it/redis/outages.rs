@@ -1,0 +1,220 @@
+//! Redis is killed, paused, cut off or silent at each point of a request's way, and comes back: one run, one answer.
+//!
+//! The server writes each change to its disk before it answers, so that a killed one has it again. To the process it is
+//! away in one of four ways, and at each point that is so until after the client has its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idempotency_layer::SharedStore;
+use idempotency_tests::gate::Gate;
+use idempotency_tests::hooked::{Hook, Hooked, Hooking, Verb};
+use idempotency_tests::proxy::Request;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::behind::{Behind, CLAIM, SETTLE, impatient};
+use crate::request::{Answer, gated, keyed, send, send_unrun, send_until, sending};
+
+/// How a server is away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fault {
+    /// It is gone, and comes back with what it had on disk, without scripts.
+    Killed,
+    /// It stands still, with its connections open.
+    Paused,
+    /// Connections to it are closed and refused.
+    Cut,
+    /// Connections to it are open, and carry nothing; what was sent meanwhile arrives afterwards.
+    Hung,
+}
+
+impl Fault {
+    pub(super) const ALL: [Self; 4] = [Self::Killed, Self::Paused, Self::Cut, Self::Hung];
+
+    pub(super) async fn strike(self, behind: &Behind) {
+        match self {
+            Self::Killed => behind.redis.kill(),
+            Self::Paused => behind.redis.pause(),
+            Self::Cut => behind.proxy.cut().await,
+            Self::Hung => drop(behind.proxy.hang()),
+        }
+    }
+
+    pub(super) async fn mend(self, behind: &Behind) {
+        match self {
+            Self::Killed => behind.redis.restart().await,
+            Self::Paused => behind.redis.resume(),
+            Self::Cut | Self::Hung => behind.proxy.mend().await,
+        }
+    }
+}
+
+/// Tries every fault, each on a server of its own, all at once.
+async fn each_fault<F: Future<Output = ()>>(test: impl Fn(Fault) -> F) {
+    join_all(Fault::ALL.map(test)).await;
+}
+
+/// What the client is told in time.
+async fn promptly(answer: impl Future<Output = Answer>, case: &str) -> Answer {
+    timeout(BOUND, answer).await.unwrap_or_else(|_| panic!("{case}: the client waits for too long"))
+}
+
+#[track_caller]
+fn assert_unavailable(answer: &Answer, case: &str) {
+    assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("store-unavailable")), "{case}");
+}
+
+/// What a client does that was told to come again.
+async fn persist(router: &axum::Router, key: &str) -> Answer {
+    send_until(router, key, |answer| !matches!(answer.problem(), Some("in-flight" | "store-unavailable"))).await
+}
+
+/// S9 before the claim. Fails when `Link::give_up` keeps the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn away_before_the_claim_it_is_503_in_bounded_time_and_one_run_once_it_is_back() {
+    each_fault(|fault| async move {
+        let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::open());
+        let router = gated(impatient(&behind.store().await).lease(LEASE), gate.clone());
+        fault.strike(&behind).await;
+        assert_unavailable(&promptly(send(&router, keyed("/pay", "k"), ""), &case).await, &case);
+        assert_eq!(gate.entries(), 0, "{case}");
+
+        fault.mend(&behind).await;
+        let answer = persist(&router, "k").await;
+        assert_eq!((answer.status.as_u16(), answer.is_replay(), gate.entries()), (201, false, 1), "{case}");
+        assert!(persist(&router, "k").await.is_replay(), "{case}");
+        behind.assert_all_expire(&case).await;
+    })
+    .await;
+}
+
+/// S8 and S9: the claim is made, and nobody hears of it. Fails when `claim.lua` tells the claim's own id that it is in
+/// flight.
+#[tokio::test(flavor = "multi_thread")]
+async fn away_once_the_claim_is_made_it_is_503_in_bounded_time_and_one_run_once_it_is_back() {
+    each_fault(|fault| async move {
+        let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::open());
+        let router = gated(impatient(&behind.store().await).lease(LEASE), gate.clone());
+        let lost = behind.proxy.silence_reply(Request::With(&CLAIM.hash));
+        let refused = sending(&router, keyed("/pay", "k"), "");
+        lost.struck().await;
+        fault.strike(&behind).await;
+        assert_unavailable(&promptly(async { refused.await.unwrap() }, &case).await, &case);
+        assert_eq!(gate.entries(), 0, "{case}");
+
+        fault.mend(&behind).await;
+        let answer = persist(&router, "k").await;
+        assert_eq!((answer.status.as_u16(), answer.is_replay(), gate.entries()), (201, false, 1), "{case}");
+        assert!(persist(&router, "k").await.is_replay(), "{case}");
+        behind.assert_all_expire(&case).await;
+    })
+    .await;
+}
+
+/// Tells when a renewal has been answered, or given up.
+struct Renewed(Arc<Notify>);
+
+impl Hook for Renewed {
+    fn after(&self, verb: Verb) -> Hooking {
+        if verb == Verb::Renew {
+            self.0.notify_one();
+        }
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// S9 while the handler runs, for longer than a renewal takes and shorter than the lease. Fails when `beat` ends at a
+/// renewal that fails, and when `renew.lua` leaves the lease as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn away_while_the_handler_runs_its_lease_is_renewed_once_it_is_back_and_nobody_else_runs() {
+    each_fault(|fault| async move {
+        let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::closed());
+        let renewed = Arc::new(Notify::new());
+        let store = Hooked::new(behind.store().await, Arc::new(Renewed(renewed.clone())));
+        let router = gated(impatient(&SharedStore::new(store)).lease(LONG), gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        fault.strike(&behind).await;
+        assert_unavailable(&promptly(send_unrun(&router, keyed("/pay", "k"), "", &gate), &case).await, &case);
+        renewed.notified().await;
+        fault.mend(&behind).await;
+
+        // Also once the lease that it began with has passed.
+        let begun_with = tokio::time::sleep(LONG);
+        let heir = behind.heir(&gate).await;
+        for again in [&router, &heir] {
+            let refused = send_until(again, "k", |answer| answer.problem() != Some("store-unavailable")).await;
+            assert_eq!(refused.problem(), Some("in-flight"), "{case}");
+        }
+        begun_with.await;
+        let refused = send_unrun(&heir, keyed("/pay", "k"), "", &gate).await;
+        assert_eq!(refused.problem(), Some("in-flight"), "{case}");
+        gate.release(1);
+        assert_eq!(run.await.unwrap().body, "entry 1, attempt 1", "{case}");
+        assert!(persist(&heir, "k").await.is_replay(), "{case}");
+        assert_eq!(gate.entries(), 1, "{case}");
+        behind.assert_all_expire(&case).await;
+    })
+    .await;
+}
+
+/// S9 at the record. Fails when `settle` frees the key, or ends, after an error; and when `Link::send` sends what a broken
+/// connection has cost it to nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn away_at_the_record_the_client_is_answered_in_bounded_time_and_the_record_follows() {
+    each_fault(|fault| async move {
+        let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::closed());
+        let router = gated(impatient(&behind.store().await), gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        fault.strike(&behind).await;
+        gate.release(2);
+        let answer = promptly(async { run.await.unwrap() }, &case).await;
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"entry 1, attempt 1"[..]), "{case}");
+        assert_unavailable(&promptly(send(&router, keyed("/pay", "k"), ""), &case).await, &case);
+
+        fault.mend(&behind).await;
+        let replay = persist(&router, "k").await;
+        assert!(replay.is_replay() && replay.body == answer.body, "{case}: {replay:?}");
+        assert_eq!(gate.entries(), 1, "{case}");
+        behind.assert_all_expire(&case).await;
+    })
+    .await;
+}
+
+/// S8 and S28: the record is made, and nobody hears of it. Fails when `settle.lua` fences what is sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn away_once_the_record_is_made_the_client_gets_what_is_recorded() {
+    each_fault(|fault| async move {
+        let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::closed());
+        let router = gated(impatient(&behind.store().await), gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        let lost = behind.proxy.silence_reply(Request::With(&SETTLE.hash));
+        gate.release(2);
+        lost.struck().await;
+        fault.strike(&behind).await;
+        let answer = promptly(async { run.await.unwrap() }, &case).await;
+        assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"entry 1, attempt 1"[..]), "{case}");
+
+        fault.mend(&behind).await;
+        let replay = persist(&behind.heir(&gate).await, "k").await;
+        assert!(replay.is_replay() && replay.body == answer.body, "{case}: {replay:?}");
+        // It has let go of it, and not lost it.
+        assert!(persist(&router, "k").await.is_replay(), "{case}");
+        assert_eq!(gate.entries(), 1, "{case}");
+        behind.assert_all_expire(&case).await;
+    })
+    .await;
+}
+
+/// A claim or its duplicate that arrives when nobody waits for it keeps a client out for so long at worst.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// A renewal falls into the outage, and gives up two seconds later, while there is time left.
+const LONG: Duration = Duration::from_secs(9);
+
+/// Many times what a client is to wait for.
+const BOUND: Duration = Duration::from_secs(5);
