@@ -44,16 +44,16 @@ impl Hook for SendsTwice {
 }
 
 /// Answers its first attempt with a status, and every other with 201.
-async fn handler(State(first): State<StatusCode>, operation: Operation) -> Response {
+pub(crate) async fn handler(State(first): State<StatusCode>, operation: Operation) -> Response {
     let status = if operation.attempt() == 1 { first } else { StatusCode::CREATED };
     (status, format!("attempt {}", operation.attempt())).into_response()
 }
 
 /// A status and a problem's code.
-type Outcome = (u16, Option<&'static str>);
+pub(crate) type Outcome = (u16, Option<&'static str>);
 
 /// Which status makes the layer use which verb, under which policy, and what a retry then gets.
-const CASES: [(Verb, u16, UnknownOutcome, Outcome); 5] = [
+pub(crate) const CASES: [(Verb, u16, UnknownOutcome, Outcome); 5] = [
     (Verb::Claim, 201, UnknownOutcome::Rerun, (201, None)),
     (Verb::Complete, 201, UnknownOutcome::Rerun, (201, None)),
     (Verb::Release, 500, UnknownOutcome::Rerun, (201, None)),

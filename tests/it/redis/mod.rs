@@ -9,6 +9,8 @@ mod failover;
 mod list;
 mod model;
 mod outages;
+mod replies;
+mod restarts;
 mod round_trips;
 mod sentinel;
 
