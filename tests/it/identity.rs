@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use http::Request;
 use http::request::Builder;
-use idempotency_layer::IdempotencyLayer;
+use idempotency_layer::{IdempotencyLayer, SharedStore};
 use idempotency_tests::gate::Gate;
-use idempotency_tests::stores::{all, embedded};
+use idempotency_tests::hooked::{Hooked, Verb};
+use idempotency_tests::stores::all;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
+use crate::outage::{Cut, How};
 use crate::request::{gated, keyed, layer, send, sending};
 
 /// The base request differs from each of these in one thing.
@@ -27,12 +29,18 @@ fn others() -> [(&'static str, Builder, &'static str); 6] {
 
 const BODY: &str = "{\"amount\":1}";
 
+/// Long enough for a run to begin in.
+const LEASE: Duration = Duration::from_secs(1);
+
 /// S14. Fails when `machine::claim` compares no fingerprint, or takes a lapsed record over before it compares; and when
 /// `of_fields` or `body` leaves out any of the five.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_and_after_a_lapse() {
-    for subject in embedded().await {
+    for subject in all().await {
         let gate = Gate::closed();
+        let silent = Hooked::new(subject.store.clone(), Arc::new(Cut::off(&[Verb::Renew], How::Fails)));
+        let silent = layer(&SharedStore::new(silent)).lease(LEASE);
+        let holder = gated(silent, gate.clone());
         let router = gated(layer(&subject.store), gate.clone());
         let expect_refusals = async |when: &str| {
             for (what, request, body) in others() {
@@ -41,12 +49,11 @@ async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_a
                 assert_eq!((answer.status.as_u16(), answer.problem()), (422, Some("key-reused")), "{case}");
             }
         };
-        let first = sending(&router, keyed("/pay?x=1", "k"), BODY);
+        let first = sending(&holder, keyed("/pay?x=1", "k"), BODY);
         gate.entered().await;
         expect_refusals("while it runs").await;
 
-        // The store's clock passes the lease; no renewal is due by the clock of the process.
-        subject.hand.advance(Duration::from_secs(31));
+        subject.hand.pass(LEASE).await;
         expect_refusals("after its lease has lapsed").await;
         let second = sending(&router, keyed("/pay?x=1", "k"), BODY);
         gate.entered().await;

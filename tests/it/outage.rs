@@ -18,7 +18,7 @@ use crate::request::{gated, keyed, layer, send, send_unrun, send_until_ended, se
 
 /// Cuts the store off for some verbs, while it is told to.
 #[derive(Clone)]
-struct Cut {
+pub(crate) struct Cut {
     verbs: &'static [Verb],
     how: How,
     side: Side,
@@ -26,7 +26,7 @@ struct Cut {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum How {
+pub(crate) enum How {
     /// An error at once.
     Fails,
     /// No answer, ever.
@@ -42,7 +42,7 @@ enum Side {
 }
 
 impl Cut {
-    fn off(verbs: &'static [Verb], how: How) -> Self {
+    pub(crate) fn off(verbs: &'static [Verb], how: How) -> Self {
         Self { verbs, how, side: Side::Asking, on: Arc::new(AtomicBool::new(true)) }
     }
 
@@ -94,7 +94,7 @@ async fn until_lost(State(gate): State<Gate>, operation: Operation) -> &'static 
 async fn a_handler_that_outlives_its_lease_is_told_and_only_what_the_store_confirms_is_success() {
     for how in [How::Fails, How::Hangs] {
         for overtaken in [false, true] {
-            for subject in embedded().await {
+            for subject in all().await {
                 let case = format!("{how:?}, overtaken: {overtaken}, {}", subject.name);
                 let cut = Cut::off(&[Verb::Renew], how);
                 let store = Hooked::new(subject.store.clone(), Arc::new(cut.clone()));
@@ -105,7 +105,7 @@ async fn a_handler_that_outlives_its_lease_is_told_and_only_what_the_store_confi
                 gate.entered().await;
 
                 // By the store's clock the lease lives until this.
-                subject.hand.advance(Duration::from_millis(301));
+                subject.hand.pass(Duration::from_millis(301)).await;
                 if overtaken {
                     let heir = gated(self::layer(&subject.store), Gate::open());
                     assert_eq!(send(&heir, keyed("/pay", "k"), "").await.body, "entry 1, attempt 2", "{case}");
@@ -234,9 +234,10 @@ async fn a_long_outage_of_5xx_and_429_is_never_held() {
             _ => StatusCode::BAD_GATEWAY,
         }
     }
-    for subject in embedded().await {
+    for subject in all().await {
         let gate = Gate::closed();
-        let layer = layer(&subject.store).max_attempts(2);
+        let silent = Hooked::new(subject.store.clone(), Arc::new(Cut::off(&[Verb::Renew], How::Fails)));
+        let layer = IdempotencyLayer::new(silent).anonymous(true).lease(LEASE).max_attempts(2);
         let router = Router::new().route("/pay", any(failing)).layer(layer).with_state(gate.clone());
         for attempt in 1..40 {
             let status = if attempt % 2 == 0 { 429 } else { 502 };
@@ -244,7 +245,7 @@ async fn a_long_outage_of_5xx_and_429_is_never_held() {
         }
         let lapsed = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;
-        subject.hand.advance(Duration::from_secs(31));
+        subject.hand.pass(LEASE).await;
         let next = send(&router, keyed("/pay", "k"), "").await;
         assert_eq!((next.status.as_u16(), next.problem()), (201, None), "{}", subject.name);
         gate.release(1);
@@ -252,3 +253,6 @@ async fn a_long_outage_of_5xx_and_429_is_never_held() {
         assert!(send(&router, keyed("/pay", "k"), "").await.is_replay(), "{}", subject.name);
     }
 }
+
+/// Long enough for a run to begin in.
+const LEASE: Duration = Duration::from_secs(1);

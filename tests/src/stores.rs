@@ -1,9 +1,11 @@
-//! Every store, for a property that each must have; and the embedded ones with a clock that the test moves.
+//! Every store, for a property that each must have; and the embedded ones on a clock that the test moves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use idempotency_layer::{Clock, ClockHand, MemoryStore, RedisStore, SharedStore, SqliteStore};
 use tempfile::TempDir;
+use tokio::time::sleep;
 
 use crate::redis;
 
@@ -19,9 +21,28 @@ pub struct Subject<H = ClockHand> {
     _folder: Option<TempDir>,
 }
 
-/// One of each, of which the clock is nobody's business.
-pub async fn all() -> [Subject<()>; 3] {
-    [memory().left_alone(), sqlite().await.left_alone(), redis().await]
+/// How a store's time passes.
+#[derive(Debug)]
+pub enum Time {
+    /// When the test moves it.
+    Moved(ClockHand),
+    /// As it does everywhere: the clock is the server's.
+    Real,
+}
+
+impl Time {
+    /// Is there once so much of it has passed.
+    pub async fn pass(&self, by: Duration) {
+        match self {
+            Self::Moved(hand) => hand.advance(by),
+            Self::Real => sleep(by).await,
+        }
+    }
+}
+
+/// One of each.
+pub async fn all() -> [Subject<Time>; 3] {
+    [memory().in_time(), sqlite().await.in_time(), redis().await]
 }
 
 /// One of each whose clock is the test's.
@@ -30,17 +51,17 @@ pub async fn embedded() -> [Subject; 2] {
 }
 
 impl Subject {
-    fn left_alone(self) -> Subject<()> {
-        Subject { name: self.name, store: self.store, hand: (), _folder: self._folder }
+    fn in_time(self) -> Subject<Time> {
+        Subject { name: self.name, store: self.store, hand: Time::Moved(self.hand), _folder: self._folder }
     }
 }
 
 /// Keys of its own on the server that tests share.
-async fn redis() -> Subject<()> {
+async fn redis() -> Subject<Time> {
     static SUBJECTS: AtomicU64 = AtomicU64::new(0);
     let store = RedisStore::connect(&redis::shared().await.url()).await.expect("a store");
     let store = store.prefix(&format!("subject-{}:", SUBJECTS.fetch_add(1, Ordering::SeqCst)));
-    Subject { name: "redis", store: SharedStore::new(store), hand: (), _folder: None }
+    Subject { name: "redis", store: SharedStore::new(store), hand: Time::Real, _folder: None }
 }
 
 fn memory() -> Subject {
