@@ -54,7 +54,7 @@ impl Behind {
 
     /// Teaches the server the scripts, so that what is sent next are their hashes.
     pub(super) async fn learn(&self) {
-        for text in [&*CLAIM, &*RENEW, &*SETTLE, &*FORGET].map(|script| &script.text) {
+        for text in [&*CLAIM, &*RENEW, &*SETTLE, &*FORGET, &*RESOLVE, &*LOOK].map(|script| &script.text) {
             let _: () = self.redis.command(&["SCRIPT", "LOAD", text]).await;
         }
     }
@@ -111,7 +111,7 @@ macro_rules! scripts {
     };
 }
 
-scripts!(CLAIM: "claim", RENEW: "renew", SETTLE: "settle", FORGET: "forget");
+scripts!(CLAIM: "claim", RENEW: "renew", SETTLE: "settle", FORGET: "forget", RESOLVE: "resolve", LOOK: "look");
 
 /// What every script begins with.
 const RECORD: &str = include_str!("../../../idempotency-layer/src/store/redis/scripts/record.lua");

@@ -9,6 +9,7 @@ mod failover;
 mod list;
 mod model;
 mod outages;
+mod overtaken;
 mod replies;
 mod restarts;
 mod round_trips;
