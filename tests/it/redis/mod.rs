@@ -5,6 +5,7 @@ mod behind;
 mod claims;
 mod cluster;
 mod conformance;
+mod damage;
 mod failover;
 mod list;
 mod model;
