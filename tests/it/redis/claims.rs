@@ -1,28 +1,43 @@
-//! Plain claims of keys that are told apart by a number, for tests of a single store.
+//! Claims of one key that arrive at one Redis from many sides at once.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
+use std::sync::Arc;
 
-use idempotency_layer::store::{
-    CallerFingerprint, ClaimRequest, Fingerprint, LapsePolicy, Lease, LeaseId, RecordId, UnknownOutcome,
-};
+use idempotency_tests::gate::Gate;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
 
-/// A claim of this key, the same each time.
-pub(super) fn claim(key: u8) -> ClaimRequest {
-    ClaimRequest {
-        lease: lease(key),
-        fingerprint: Fingerprint::from_bytes([key; 32]),
-        caller: CallerFingerprint::from_bytes([0; 32]),
-        retention: Duration::from_secs(600),
-        policy: LapsePolicy { unknown: UnknownOutcome::Rerun, max_attempts: NonZeroU32::MIN },
-    }
-}
+use super::behind::Behind;
+use crate::request::{gated, keyed, layer, send};
 
-/// The lease of that claim.
-pub(super) fn lease(key: u8) -> Lease {
-    Lease {
-        record: RecordId::from_bytes([key; 32]),
-        id: LeaseId::from_bytes([key; 16]),
-        duration: Duration::from_secs(60),
+/// S7. Fails when `claim.lua` takes over a lease that has not lapsed.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_64_claims_over_two_connections_one_runs_and_each_other_is_told_so() {
+    let behind = Behind::start_with(&[]).await;
+    let gate = Gate::closed();
+    // Each in a process of its own, as far as the server can see.
+    let services = [behind.store().await, behind.elsewhere().await].map(|store| gated(layer(&store), gate.clone()));
+    for round in 0..5 {
+        let barrier = Arc::new(Barrier::new(64));
+        let mut claims = JoinSet::new();
+        for at in 0..64 {
+            let (router, barrier) = (services[at % 2].clone(), barrier.clone());
+            claims.spawn(async move {
+                barrier.wait().await;
+                send(&router, keyed("/pay", &format!("k{round}")), "").await
+            });
+        }
+        // The one that runs cannot answer before the gate is open.
+        for _ in 0..63 {
+            let loser = claims.join_next().await.unwrap().unwrap();
+            assert_eq!((loser.status.as_u16(), loser.problem()), (409, Some("in-flight")));
+        }
+        gate.release(1);
+        let winner = claims.join_next().await.unwrap().unwrap();
+        assert_eq!((winner.status.as_u16(), winner.is_replay()), (201, false));
+        for service in &services {
+            let replay = send(service, keyed("/pay", &format!("k{round}")), "").await;
+            assert!(replay.is_replay() && replay.body == winner.body, "{replay:?}");
+        }
+        assert_eq!(gate.entries(), round + 1);
     }
 }

@@ -7,7 +7,7 @@ use idempotency_layer::store::{Claim, Completion, StoredResponse, Write};
 use idempotency_layer::{RedisStore, Store, StoreErrorKind};
 use idempotency_tests::redis::RedisSentinels;
 
-use super::claims::{claim, lease};
+use super::keys::{claim, lease};
 
 async fn store(group: &RedisSentinels) -> RedisStore {
     RedisStore::sentinel(group.urls(), group.master_name()).await.unwrap()

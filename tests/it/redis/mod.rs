@@ -4,9 +4,11 @@
 mod behind;
 mod claims;
 mod cluster;
+mod commands;
 mod conformance;
 mod damage;
 mod failover;
+mod keys;
 mod list;
 mod model;
 mod outages;
