@@ -6,6 +6,7 @@ mod claims;
 mod cluster;
 mod commands;
 mod conformance;
+mod crash;
 mod damage;
 mod failover;
 mod keys;
