@@ -36,8 +36,8 @@ fn told(answer: &Answer) -> (u16, Option<&str>) {
     (answer.status.as_u16(), answer.problem())
 }
 
-/// S8 and S28. Fails when `settle.lua` fences what is sent again; when `claim.lua` tells the claim's own id that it is in
-/// flight, or lets its duplicate take a free key; and when `Link::send` does not send again.
+/// S8 and S28. Fails when `settle.lua` fences what is sent again, and when `claim.lua` tells the claim's own id that it is in
+/// flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verb_whose_reply_is_lost_or_that_arrives_late_changes_nothing_for_the_client() {
     let troubles = [Trouble::ReplyLost, Trouble::ReplySilent, Trouble::Late];
