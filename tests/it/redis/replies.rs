@@ -1,15 +1,18 @@
 //! Replies that are lost, and requests that arrive when another has been sent in their place: whatever the verb, the client
 //! gets the answer of its run.
 
+use std::num::NonZeroU16;
+
 use axum::Router;
 use axum::routing::post;
 use futures_util::future::join_all;
 use http::StatusCode;
-use idempotency_layer::UnknownOutcome;
+use idempotency_layer::store::{Look, Page, RecordId};
+use idempotency_layer::{Store, UnknownOutcome};
 use idempotency_tests::hooked::Verb;
 use idempotency_tests::proxy::Request;
 
-use super::behind::{Behind, CLAIM, FORGET, SETTLE, Script};
+use super::behind::{Behind, CLAIM, FORGET, LOOK, SETTLE, Script};
 use crate::replies::{CASES, Outcome, handler};
 use crate::request::{Answer, keyed, layer, send, send_until};
 
@@ -78,4 +81,18 @@ async fn suffers((verb, first, unknown, retry): &(Verb, u16, UnknownOutcome, Out
         ((201, None), false) => assert!(after.is_replay() && after.body == again.body, "{case}: {after:?}"),
         _ => assert_eq!(after, again, "{case}"),
     }
+}
+
+/// S8, for whoever asks the store without a layer, which would send again by itself. Fails when `Link::send` does not send
+/// again.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_operator_asks_is_answered_although_its_first_reply_is_lost() {
+    let behind = Behind::start_with(&[]).await;
+    let store = behind.store().await;
+    let lost = behind.proxy.drop_reply(Request::With(&LOOK.hash));
+    assert!(matches!(store.look(&RecordId::from_bytes([7; 32])).await.unwrap(), Look::Absent));
+    lost.struck().await;
+    let lost = behind.proxy.drop_reply(Request::With("SCAN"));
+    assert_eq!(store.held(&Page::first(NonZeroU16::MIN)).await.unwrap().records, []);
+    lost.struck().await;
 }
