@@ -17,7 +17,7 @@ use idempotency_tests::proxy::Proxy;
 use tokio::time::timeout;
 
 use super::behind::{Behind, connect, impatient};
-use super::outages::Fault;
+use super::outages::{Fault, promptly};
 use crate::request::{Answer, PATIENCE, again_until, gated, keyed, layer, send, send_until_ended, sending};
 
 /// Runs until it is told that its key is lost, and then until it is released.
@@ -53,6 +53,25 @@ async fn a_run_that_outlives_its_lease_is_told_and_is_recorded_where_nobody_took
         let replay = send_until_ended(&behind.heir(&Gate::open()).await, "k").await;
         assert!(replay.is_replay() && replay.body == "late", "{case}: {replay:?}");
         behind.assert_all_expire(&case).await;
+    }))
+    .await;
+}
+
+/// S6, while nobody can say whose the key is. Fails when `Run::answer_to` takes a write without an answer for one that is
+/// done, whatever the lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_outlives_its_lease_is_503_in_bounded_time_where_its_record_gets_no_answer() {
+    join_all(Fault::ALL.map(|fault| async move {
+        let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::closed());
+        let layer = impatient(&behind.store().await).lease(LEASE);
+        let router = Router::new().route("/pay", any(until_told)).layer(layer).with_state(gate.clone());
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        fault.strike(&behind).await;
+        gate.release(1);
+        gate.entered().await;
+        gate.release(1);
+        assert_lost(&promptly(async { run.await.unwrap() }, &case).await, &case);
     }))
     .await;
 }
