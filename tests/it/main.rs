@@ -16,7 +16,7 @@
 //! | S9 | the store is away before the claim, or at the record | 503 and no run; or an answer in bounded time, and the record follows |
 //! | S10 | a record vanishes between a claim that lost and its reading | 409, as the store said, and no run without a claim |
 //! | S11 | a record is damaged, or of a newer version | 503; it is neither run nor overwritten |
-//! | S12 | a store's server restarts or fails over | cannot be: the stores here have no server |
+//! | S12 | a store's server restarts, or loses its scripts | transparent, or 503; what its disk has is not lost |
 //! | S13 | the wall clock jumps by an hour | no run of this process loses its key |
 //! | S14 | another request comes under the key, whenever | 422 |
 //! | S15 | another principal or other credentials come under the key | two operations; or 422, and never the other's response |

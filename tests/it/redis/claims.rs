@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use idempotency_tests::client;
 use idempotency_tests::gate::Gate;
+use idempotency_tests::proxy::Request;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::behind::Behind;
+use super::crash::{EFFECT, alice, lines, order, start};
 use crate::request::{gated, keyed, layer, send};
 
 /// S7. Fails when `claim.lua` takes over a lease that has not lapsed.
@@ -39,5 +42,38 @@ async fn of_64_claims_over_two_connections_one_runs_and_each_other_is_told_so() 
             assert!(replay.is_replay() && replay.body == winner.body, "{replay:?}");
         }
         assert_eq!(gate.entries(), round + 1);
+    }
+}
+
+/// S7, from real processes. Fails when `claim.lua` takes over a lease that has not lapsed.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_64_claims_from_two_processes_one_runs() {
+    let behind = Behind::start_with(&[]).await;
+    behind.learn().await;
+    let processes = [start(&behind.url()).await, start(&behind.url()).await];
+    // Whichever runs stands still where it writes its line.
+    let writing = behind.proxy.hold_request(Request::With(EFFECT));
+    let barrier = Arc::new(Barrier::new(64));
+    let mut claims = JoinSet::new();
+    for at in 0..64 {
+        let (url, barrier) = (format!("{}/payments", processes[at % 2].url()), barrier.clone());
+        claims.spawn(async move {
+            let client = alice();
+            barrier.wait().await;
+            client::post(&client, &url, "k", &order()).await.unwrap()
+        });
+    }
+    for _ in 0..63 {
+        let loser = claims.join_next().await.unwrap().unwrap();
+        assert_eq!((loser.status.as_u16(), loser.problem()), (409, Some("in-flight")));
+    }
+    writing.release().await;
+    let winner = claims.join_next().await.unwrap().unwrap();
+    assert_eq!((winner.status.as_u16(), winner.is_replay()), (201, false));
+    for process in &processes {
+        let url = format!("{}/payments", process.url());
+        let replay = client::post(&alice(), &url, "k", &order()).await.unwrap();
+        assert!(replay.is_replay() && replay.body == winner.body, "{replay:?}");
+        assert_eq!(lines(process).await, 1);
     }
 }

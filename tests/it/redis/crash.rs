@@ -82,26 +82,35 @@ impl Doomed {
     }
 }
 
-async fn start(redis: &str) -> Server {
+/// A server of payments.
+pub(super) async fn start(redis: &str) -> Server {
     Server::start(&example("payments"), ["--listen", "127.0.0.1:0", "--store", redis, "--lease", "0.7"]).await
 }
 
 /// Sends the order until it has its answer.
 fn persisting(payments: &Server) -> JoinHandle<Answer> {
-    let url = format!("{}/payments", payments.url());
-    let order = json!({ "amount": 1050, "currency": "EUR" });
+    let (url, order) = (format!("{}/payments", payments.url()), order());
     tokio::spawn(async move {
-        let account = HeaderMap::from_iter([(HeaderName::from_static("x-account"), HeaderValue::from_static("alice"))]);
-        let client = Client::builder().default_headers(account).build().unwrap();
+        let client = alice();
         client::persist(&client, || url.clone(), "k", &order).await
     })
+}
+
+/// A client with an account.
+pub(super) fn alice() -> Client {
+    let account = HeaderMap::from_iter([(HeaderName::from_static("x-account"), HeaderValue::from_static("alice"))]);
+    Client::builder().default_headers(account).build().unwrap()
+}
+
+pub(super) fn order() -> Value {
+    json!({ "amount": 1050, "currency": "EUR" })
 }
 
 async fn persist(payments: &Server) -> Answer {
     timeout(PATIENCE, persisting(payments)).await.expect("a key that never gets its answer").unwrap()
 }
 
-async fn lines(payments: &Server) -> usize {
+pub(super) async fn lines(payments: &Server) -> usize {
     let ledger: Vec<Value> = reqwest::get(format!("{}/ledger", payments.url())).await.unwrap().json().await.unwrap();
     ledger.len()
 }
@@ -154,7 +163,7 @@ async fn a_request_that_kills_its_process_each_time_is_held_after_its_last_attem
 }
 
 /// The command with which the ledger writes a line.
-const EFFECT: &str = "HSETNX";
+pub(super) const EFFECT: &str = "HSETNX";
 
 /// The layer's default.
 const MOST_ATTEMPTS: u32 = 5;
