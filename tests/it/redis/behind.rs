@@ -100,18 +100,20 @@ pub(super) struct Script {
     pub(super) hash: String,
 }
 
-macro_rules! scripts {
-    ($($name:ident: $file:literal),+) => {
-        $(pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
-            let verb = include_str!(concat!("../../../idempotency-layer/src/store/redis/scripts/", $file, ".lua"));
-            let text = format!("{RECORD}{verb}");
+macro_rules! script {
+    ($name:ident: $($part:literal)+) => {
+        pub(super) static $name: LazyLock<Script> = LazyLock::new(|| {
+            let parts = [$(include_str!(concat!("../../../idempotency-layer/src/store/redis/scripts/", $part, ".lua"))),+];
+            let text = parts.concat();
             let hash = redis::Script::new(&text).get_hash().to_owned();
             Script { text, hash }
-        });)+
+        });
     };
 }
 
-scripts!(CLAIM: "claim", RENEW: "renew", SETTLE: "settle", FORGET: "forget", RESOLVE: "resolve", LOOK: "look");
-
-/// What every script begins with.
-const RECORD: &str = include_str!("../../../idempotency-layer/src/store/redis/scripts/record.lua");
+script!(CLAIM: "read" "claim" "write");
+script!(RENEW: "read" "renew" "write");
+script!(SETTLE: "read" "settle" "write");
+script!(FORGET: "read" "forget");
+script!(RESOLVE: "read" "resolve" "write");
+script!(LOOK: "read" "look");

@@ -19,3 +19,11 @@ mod restarts;
 mod round_trips;
 mod sentinel;
 
+use idempotency_tests::redis::RedisServer;
+use tokio::sync::OnceCell;
+
+/// One server for all tests that do it no harm; each has keys of its own.
+async fn server() -> &'static RedisServer {
+    static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
+    SERVER.get_or_init(RedisServer::start).await
+}
