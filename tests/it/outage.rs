@@ -220,7 +220,7 @@ async fn a_wall_clock_that_jumps_an_hour_either_way_changes_nothing() {
 }
 
 /// S29, the other half: whoever answers is never held, however often it fails, and has not used up the attempts of a run
-/// that then lapses. Fails when `machine::release` counts as a lapse.
+/// that then lapses. Fails when `machine::release` counts as a lapse, or a free key does for Redis's `claim.lua`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_outage_of_5xx_and_429_is_never_held() {
     async fn failing(State(gate): State<Gate>, operation: Operation) -> StatusCode {

@@ -62,7 +62,7 @@ pub(crate) const CASES: [(Verb, u16, UnknownOutcome, Outcome); 5] = [
 ];
 
 /// S8. Fails when `service::claim` does not send again, or under another id; when `settle` gives up after one error; and
-/// when `machine` answers the duplicate of a claim with `InFlight`, or of a completion with `Fenced`.
+/// when `machine`, or a script of Redis, answers the duplicate of a claim with `InFlight`, or of a completion with `Fenced`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verb_that_is_lost_or_whose_reply_is_or_that_arrives_twice_changes_nothing_for_the_client() {
     for (verb, first, unknown, retry) in CASES {

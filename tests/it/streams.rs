@@ -247,7 +247,8 @@ async fn a_response_that_breaks_off_is_held_under_hold() {
     }
 }
 
-/// S19. Fails when headers are inserted instead of appended, bytes are read as text, or trailers are dropped.
+/// S19. Fails when headers are inserted instead of appended, bytes are read as text, or trailers are dropped; as they are in
+/// Redis when `Outcome::of_response` does not say that there are some.
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_trailers_and_bytes_are_identical_on_replay() {
     let trailers = || HeaderMap::from_iter([(HeaderName::from_static("x-sum"), HeaderValue::from_static("42"))]);
