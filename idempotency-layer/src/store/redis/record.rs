@@ -19,9 +19,23 @@
 use bytes::{Buf, Bytes};
 use http::StatusCode;
 
-use crate::store::code::{self, RECORDED, TOMBSTONE};
+use crate::store::code::{self, RECORDED, RUNNING, TOMBSTONE};
 use crate::store::headers::{self, Damaged};
-use crate::store::{Completion, StoredResponse, Tombstone};
+use crate::store::{ClaimRequest, Completion, LeaseId, StoredResponse, Tombstone};
+
+/// The head of a first run as far as the retention; the times that follow are the server's.
+pub(super) fn first(request: &ClaimRequest, retention: i64) -> Vec<u8> {
+    let mut head = Vec::with_capacity(CLAIMED);
+    head.extend([FORMAT, byte(RUNNING), 0, byte(code::of_unknown(request.policy.unknown))]);
+    head.extend(request.fingerprint.as_bytes());
+    head.extend(request.caller.as_bytes());
+    head.extend(request.lease.id.as_bytes());
+    for count in [1, 0, request.policy.max_attempts.get()] {
+        head.extend(count.to_le_bytes());
+    }
+    head.extend(retention.to_le_bytes());
+    head
+}
 
 /// What a script is told of an outcome.
 #[derive(Debug)]
@@ -66,6 +80,17 @@ impl Outcome {
     }
 }
 
+impl Outcome {
+    /// How the run of a lease ends, as far as a script reads it.
+    pub(super) fn end(&self, lease: LeaseId) -> Vec<u8> {
+        let mut end = Vec::with_capacity(END);
+        end.extend(lease.as_bytes());
+        end.extend([byte(self.state), byte(self.detail)]);
+        end.extend(self.status.to_le_bytes());
+        end
+    }
+}
+
 /// The response in the value of a RECORDED record, whose head a script has read.
 pub(super) fn response(value: Vec<u8>) -> Result<StoredResponse, Damaged> {
     let mut rest = Bytes::from(value);
@@ -81,6 +106,12 @@ pub(super) fn response(value: Vec<u8>) -> Result<StoredResponse, Damaged> {
         _ => return Err(Damaged),
     };
     Ok(StoredResponse { status, headers, body: rest, trailers })
+}
+
+/// A code as the byte that it is in a record.
+fn byte(code: i64) -> u8 {
+    // Every code is a small number. What is not is damage to a script, which refuses it.
+    u8::try_from(code).unwrap_or(u8::MAX)
 }
 
 fn put(bytes: &mut Vec<u8>, field: &[u8]) {
@@ -105,7 +136,10 @@ pub(super) fn damaged(format: u8, state: u8) -> Vec<u8> {
     head
 }
 
+const FORMAT: u8 = 1;
 pub(super) const HEAD: usize = 130;
+const CLAIMED: usize = 104;
+const END: usize = 20;
 const DETAIL: usize = 2;
 const STATUS: usize = 128;
 const LENGTH: usize = size_of::<u32>();

@@ -91,7 +91,7 @@ const SCRIPT: usize = 2;
 const KEY: usize = 3;
 
 /// The most that a verb has, with its key and the count of keys.
-const ARGUMENTS: usize = 9;
+const ARGUMENTS: usize = 8;
 
 /// Bytes to set aside for each call; a response takes more.
 const TYPICAL_BYTES: usize = 320;

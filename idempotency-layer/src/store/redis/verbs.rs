@@ -15,7 +15,8 @@ use crate::store::headers::Damaged;
 use crate::store::machine::whole_millis;
 use crate::store::{
     Acquired, Claim, ClaimRequest, Completion, HeldCause, HeldPage, HeldRecord, Lease, LeaseId, Look, Page, RecordId,
-    Recorded, Renewal, Resolution, Store, StoreError, StoreErrorKind, StoreId, StoredResponse, Tombstone, Watch, Write,
+    Recorded, Renewal, Resolution, Store, StoreError, StoreErrorKind, StoreId, StoredResponse, Tombstone,
+    UnknownOutcome, Watch, Write,
 };
 
 impl Store for RedisStore {
@@ -24,15 +25,14 @@ impl Store for RedisStore {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let call = CLAIM
-            .on(&self.key(&request.lease.record))
-            .with(&request.fingerprint.as_bytes()[..])
-            .with(&request.caller.as_bytes()[..])
-            .with(&request.lease.id.as_bytes()[..])
-            .with(millis(request.lease.duration))
-            .with(millis(request.retention))
-            .with(code::of_unknown(request.policy.unknown))
-            .with(request.policy.max_attempts.get());
+        let (duration, retention) = (millis(request.lease.duration), millis(request.retention));
+        let kept = match request.policy.unknown {
+            UnknownOutcome::Rerun => retention.max(duration).max(1),
+            // To be held if its holder goes silent, so without an expiry.
+            UnknownOutcome::Hold => 0,
+        };
+        let head = record::first(request, retention);
+        let call = CLAIM.on(&self.key(&request.lease.record)).with(&head[..]).with(duration).with(kept);
         let (mut answer, is_kept) = self.write(&call).await?;
         let claim = match answer.code()? {
             attempt @ 1.. if answer.is_code() => {
@@ -91,7 +91,8 @@ impl Store for RedisStore {
             Resolution::Forget => Outcome::without_answer(ABSENT, 0),
         };
         let call = RESOLVE.on(&self.key(&held.record)).with(&held.hold.as_bytes()[..]).with(&by.as_bytes()[..]);
-        self.decide(&held.record, &with_outcome(call, outcome)).await
+        let call = call.with(outcome.state).with(outcome.detail).with(outcome.status).with(outcome.response);
+        self.decide(&held.record, &call).await
     }
 
     async fn look(&self, record: &RecordId) -> Result<Look, StoreError> {
@@ -120,8 +121,8 @@ impl Store for RedisStore {
 
 impl RedisStore {
     async fn settle(&self, lease: &Lease, outcome: Outcome) -> Result<Write, StoreError> {
-        let call = SETTLE.on(&self.key(&lease.record)).with(&lease.id.as_bytes()[..]);
-        self.decide(&lease.record, &with_outcome(call, outcome)).await
+        let call = SETTLE.on(&self.key(&lease.record)).with(&outcome.end(lease.id)[..]).with(outcome.response);
+        self.decide(&lease.record, &call).await
     }
 
     /// Runs a verb that answers whether its write counts.
@@ -257,10 +258,6 @@ impl Answer {
             reason: code::reason(self.int(2)?).ok_or_else(corrupt)?,
         })
     }
-}
-
-fn with_outcome(call: Call, outcome: Outcome) -> Call {
-    call.with(outcome.state).with(outcome.detail).with(outcome.status).with(outcome.response)
 }
 
 /// Whole milliseconds, as many as a script counts exactly with a moment added.

@@ -1,42 +1,46 @@
 
 -- Asks to be the holder.
 --
--- ARGV: fingerprint, caller, lease, its duration, retention, what an unknown outcome means, most lapsed runs.
+-- ARGV: the record's head as far as the retention, as that of a first run; the lease's duration; how long the record is
+-- kept, or 0 if it is to have no expiry.
 -- Answers: the attempt, from 1 on, of one that is acquired; {2, age} in flight, {3, expires in, value} recorded,
 -- {4, status, reason} unavailable; -3 another request, -4 another caller, -5 held.
 
-local lease = ARGV[3]
-local begins = false
+local head = ARGV[1]
 if state == ABSENT then
-  attempt, lapsed, begins = 1, 0, true
-elseif fingerprint ~= ARGV[1] then
-  return -3
-elseif caller ~= ARGV[2] then
-  return -4
-elseif state == RECORDED then
-  return { 3, expires - now, value }
-elseif state == TOMBSTONE then
-  return { 4, status, detail }
-elseif state == HELD then
-  return -5
-elseif state == FREE then
+  local record = head .. struct.pack('<I8I8I8H', now, now + ARGV[2], now, 0)
+  if ARGV[3] == '0' then call('SET', key, record) else call('SET', key, record, 'PX', ARGV[3]) end
+  return 1
+end
+if identity ~= string.sub(head, 5, 68) then
+  return string.sub(identity, 1, 32) == string.sub(head, 5, 36) and -4 or -3
+end
+if state == RECORDED then return { 3, expires - now, value } end
+if state == TOMBSTONE then return { 4, status, detail } end
+if state == HELD then return -5 end
+
+local lease = string.sub(head, 69, 84)
+local begins = false
+if state == FREE then
   -- A duplicate of the claim whose run ended here. To claim again would leave a lease that nobody holds.
   if holder == lease then return { 2, now - claimed } end
-  attempt, begins = attempt + 1, true
+  begins = true
 elseif holder == lease then
-  till, answer = now + ARGV[4], attempt
+  till, answer = now + ARGV[2], attempt
 elseif till > now then
   return { 2, now - claimed }
 else
   -- Lapsed: the policy that it was claimed under decides.
   lapsed = lapsed + 1
   if unknown == RERUN and lapsed < max then
-    attempt, begins = attempt + 1, true
+    begins = true
   else
     state, detail, holder, answer = HELD, LAPSED, lease, -5
   end
 end
 if begins then
-  state, detail, unknown, fingerprint, caller, holder = RUNNING, 0, ARGV[6] + 0, ARGV[1], ARGV[2], lease
-  max, retention, claimed, till, status, answer = ARGV[7], ARGV[5] + 0, now, now + ARGV[4], 0, attempt
+  answer, claimed, till, status = attempt + 1, now, now + ARGV[2], 0
+  format, state, detail, unknown, identity, holder, attempt = struct.unpack('<BBBBc64c16', head)
+  max, retention = struct.unpack('<I4I8', head, 93)
+  attempt = answer
 end

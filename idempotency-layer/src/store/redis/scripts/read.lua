@@ -12,16 +12,16 @@ local call = redis.call
 local ABSENT, RUNNING, RECORDED, TOMBSTONE, FREE, HELD = 0, 1, 2, 3, 4, 5
 local RERUN, HOLD = 1, 2
 local UNKNOWN, LAPSED = 1, 2
-local LAYOUT = '<BBBBc32c32c16I4I4I4I8I8I8I8H'
+local LAYOUT = '<BBBBc64c16I4I4I4I8I8I8I8H'
 
 -- Numbers are doubles here, exact up to 2^53, which milliseconds reach in the year 287396.
 local time = call('TIME')
 local micros = time[2] + 0
 local now = time[1] * 1000 + (micros - micros % 1000) / 1000
 
--- The record's fields; ABSENT, if there is none or it has expired.
+-- The record's fields, of which `identity` is the fingerprint and the caller; ABSENT, if there is none or it has expired.
 local state, expires, is_held = ABSENT, 0, false
-local format, detail, unknown, fingerprint, caller, holder, attempt, lapsed, max, retention, claimed, till, written, status
+local format, detail, unknown, identity, holder, attempt, lapsed, max, retention, claimed, till, written, status
 -- What a verb that goes on to `write.lua` answers, and what follows the head.
 local answer, response
 
@@ -32,7 +32,7 @@ if value then
   format = string.byte(value) or 0
   if format > 1 then return -2 end
   if format < 1 or #value < 130 then return -1 end
-  format, state, detail, unknown, fingerprint, caller, holder, attempt, lapsed, max, retention, claimed, till, written,
+  format, state, detail, unknown, identity, holder, attempt, lapsed, max, retention, claimed, till, written,
     status = struct.unpack(LAYOUT, value)
   if state < RUNNING or state > HELD or (unknown ~= RERUN and unknown ~= HOLD) or max == 0 then return -1 end
   if state == HELD then

@@ -1,6 +1,6 @@
 
 -- Writes what the verb has made of the record. One that is held, or would be, has no expiry.
-local record = struct.pack(LAYOUT, 1, state, detail, unknown, fingerprint, caller, holder, attempt, lapsed, max, retention,
+local record = struct.pack(LAYOUT, 1, state, detail, unknown, identity, holder, attempt, lapsed, max, retention,
   claimed, till, now, status)
 if state == HELD or (state == RUNNING and unknown == HOLD) then
   call('SET', key, record)
