@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use super::list;
 
-/// S12. Fails when a verb goes to any node (`SingleNodeRoutingInfo::Random`), or `Server::nodes` leaves one out.
+/// S12. Fails when `Cluster::send_until_settled` follows no `ASK`, and when `held::list` does not look whether keys have moved
+/// meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_list_holds_while_its_slot_is_moved() {
     let cluster = RedisCluster::start().await;

@@ -19,8 +19,7 @@ async fn complete(store: &RedisStore, key: u8) -> Result<Write, StoreErrorKind> 
 }
 
 /// Without waiting, an answer that the replica had not got is lost with the primary, and its key runs again; with it, no
-/// such answer was ever given. Fails when `RedisStore::write` does not look at how many replicas have the write, or asks
-/// for fewer (`Replicas::exchange`).
+/// such answer was ever given. Fails when `RedisStore::write` does not look at how many replicas have the write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_loses_what_no_replica_had_and_nothing_that_waited_for_one() {
     let group = RedisSentinels::start().await;

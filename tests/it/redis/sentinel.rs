@@ -5,8 +5,7 @@ use idempotency_tests::redis::RedisSentinels;
 
 use super::list;
 
-/// S12. Fails when `failure::is_of_connection` takes a demoted server for a good one, or a `Link` connects to the server
-/// that it had before.
+/// S12. Fails when `Link::give_up` keeps the connection to the server that was the primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_list_holds_after_a_promotion_also_over_handles_from_before() {
     let group = RedisSentinels::start().await;
