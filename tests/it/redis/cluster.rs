@@ -8,8 +8,7 @@ use tokio::time::sleep;
 
 use super::list;
 
-/// S12. Fails when `Cluster::send_until_settled` follows no `ASK`, and when `held::list` does not look whether keys have moved
-/// meanwhile.
+/// S12. Fails when `Cluster::send_until_settled` does not follow `MOVED`, nor asks for the slots again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_list_holds_while_its_slot_is_moved() {
     let cluster = RedisCluster::start().await;

@@ -66,7 +66,7 @@ async fn until_answered(store: &RedisStore, key: u8) -> Claim {
 /// count or a timeout of zero.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_for_replicas_is_refused_where_it_would_mean_nothing() {
-    let server = super::server().await;
+    let server = idempotency_tests::redis::shared().await;
     let given = RedisStore::from_connection(server.connect().await.unwrap());
     let cluster = idempotency_tests::redis::RedisCluster::start().await;
     let cluster = RedisStore::cluster(cluster.urls()).await.unwrap();

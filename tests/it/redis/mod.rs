@@ -2,7 +2,6 @@
 //! only a server can do to it.
 
 mod behind;
-mod claims;
 mod cluster;
 mod commands;
 mod conformance;
@@ -12,18 +11,11 @@ mod failover;
 mod keys;
 mod list;
 mod model;
+mod moving;
 mod outages;
 mod overtaken;
 mod replies;
 mod restarts;
+mod rivals;
 mod round_trips;
 mod sentinel;
-
-use idempotency_tests::redis::RedisServer;
-use tokio::sync::OnceCell;
-
-/// One server for all tests that do it no harm; each has keys of its own.
-async fn server() -> &'static RedisServer {
-    static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
-    SERVER.get_or_init(RedisServer::start).await
-}

@@ -22,8 +22,8 @@ use idempotency_layer::store::{
 use idempotency_layer::{IdempotencyLayer, RecordId, RedisStore, Store, UnknownOutcome};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::proxy::Proxy;
+use idempotency_tests::redis::shared;
 
-use super::server;
 use crate::request::{Answer, gated, keyed, send, sending};
 
 /// A store whose round trips are counted, and whose connection and scripts are warm.
@@ -34,7 +34,7 @@ struct Counted {
 
 impl Counted {
     async fn start() -> Self {
-        let proxy = Proxy::start(server().await.address()).await;
+        let proxy = Proxy::start(shared().await.address()).await;
         let store = RedisStore::connect(&format!("redis://{}", proxy.address())).await.unwrap();
         let counted = Self { proxy, store };
         counted.record().await;
