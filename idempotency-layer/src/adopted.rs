@@ -4,9 +4,8 @@
 //! of its own, that must not stop the operation: the claim may have been made, and a run that is cut in half is worse than
 //! one that nobody waits for. Before, nothing has happened, and afterwards nothing here is needed.
 
+use std::cell::Cell;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
@@ -14,7 +13,8 @@ use tokio::runtime::Handle;
 /// Runs a future in place while it is polled. Dropped while it is [claiming](Claiming), it goes on as a task of its own.
 pub(crate) struct Adopted<T> {
     future: Option<Pin<Box<dyn GoesOn<Output = T>>>>,
-    claiming: Claiming,
+    /// As the future has said when it was last polled.
+    is_claiming: bool,
 }
 
 /// A future that can become a task of its own.
@@ -33,17 +33,33 @@ where
     }
 }
 
-/// Whether the future must be brought to its end. Told by the future, asked when it is dropped.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Claiming(Arc<AtomicBool>);
+/// By which the future says whether it must be brought to its end: asked when it is dropped.
+///
+/// What it says is in a cell of the thread that polls it, which holds the word of that one future meanwhile: shared memory
+/// for one flag would be an allocation for each request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claiming(());
+
+thread_local! {
+    static CLAIMING: Cell<bool> = const { Cell::new(false) };
+}
 
 impl Claiming {
-    pub(crate) fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
+    pub(crate) fn begin(self) {
+        CLAIMING.set(true);
     }
 
-    pub(crate) fn end(&self) {
-        self.0.store(false, Ordering::Relaxed);
+    pub(crate) fn end(self) {
+        CLAIMING.set(false);
+    }
+}
+
+/// Gives the cell back to the future outside, also when the one inside panics.
+struct Restored(bool);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        CLAIMING.set(self.0);
     }
 }
 
@@ -53,8 +69,7 @@ impl<T> Adopted<T> {
         F: Future<Output = T> + Send + 'static,
         T: Send,
     {
-        let claiming = Claiming::default();
-        Self { future: Some(Box::pin(future(claiming.clone()))), claiming }
+        Self { future: Some(Box::pin(future(Claiming(())))), is_claiming: false }
     }
 }
 
@@ -66,7 +81,12 @@ impl<T> Future for Adopted<T> {
             unreachable!("a future is not polled after its end");
         };
         // One that panics is not put back: it cannot go on.
-        let polled = future.as_mut().poll(cx);
+        let polled = {
+            let _outside = Restored(CLAIMING.replace(self.is_claiming));
+            let polled = future.as_mut().poll(cx);
+            self.is_claiming = CLAIMING.get();
+            polled
+        };
         if polled.is_pending() {
             self.future = Some(future);
         }
@@ -77,7 +97,7 @@ impl<T> Future for Adopted<T> {
 impl<T> Drop for Adopted<T> {
     fn drop(&mut self) {
         let Some(future) = self.future.take() else { return };
-        if !self.claiming.0.load(Ordering::Relaxed) {
+        if !self.is_claiming {
             return;
         }
         // Without a runtime the process is on its way out, and the lease lapses.
