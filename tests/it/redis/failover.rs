@@ -23,7 +23,7 @@ async fn complete(store: &RedisStore, key: u8) -> Result<Write, StoreErrorKind> 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failover_loses_what_no_replica_had_and_nothing_that_waited_for_one() {
     let group = RedisSentinels::start().await;
-    let (plain, waiting) = (store(&group).await, store(&group).await.wait_replicas(1, WAIT).unwrap());
+    let (plain, waiting) = (store(&group).await, waiting(&group).await);
 
     // With the replica there, both are recorded, and the replica has them.
     assert!(matches!(waiting.claim(&claim(1)).await.unwrap(), Claim::Acquired(_)));
@@ -47,6 +47,26 @@ async fn a_failover_loses_what_no_replica_had_and_nothing_that_waited_for_one() 
     assert!(matches!(kept, Claim::Recorded(_)), "what waited for a replica is kept: {kept:?}");
     let forgotten = until_answered(&plain, 2).await;
     assert!(matches!(forgotten, Claim::Acquired(_)), "what waited for none is lost: {forgotten:?}");
+}
+
+/// The verb writes nothing then, and on another connection `WAIT` alone asks for nothing. Fails when `Replicas::write` sends
+/// no message between the two.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_is_sent_again_waits_for_its_replicas_too() {
+    let group = RedisSentinels::start().await;
+    let (first, again) = (waiting(&group).await, waiting(&group).await);
+    assert!(matches!(first.claim(&claim(1)).await.unwrap(), Claim::Acquired(_)));
+    let replica = group.replica().await;
+    replica.pause();
+    for store in [&first, &again] {
+        assert_eq!(complete(store, 1).await, Err(StoreErrorKind::Unavailable), "the replica has it not");
+    }
+    replica.resume();
+    assert_eq!(complete(&again, 1).await, Ok(Write::Done));
+}
+
+async fn waiting(group: &RedisSentinels) -> RedisStore {
+    store(group).await.wait_replicas(1, WAIT).unwrap()
 }
 
 /// Claims until there is a primary again that answers.

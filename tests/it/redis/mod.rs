@@ -19,3 +19,4 @@ mod restarts;
 mod rivals;
 mod round_trips;
 mod sentinel;
+mod setup;

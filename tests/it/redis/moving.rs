@@ -1,7 +1,7 @@
 //! A slot that is half moved: what is asked of it goes to the node that has the key, or will have it.
 
 use idempotency_layer::store::{Claim, Look};
-use idempotency_layer::{RedisStore, Store};
+use idempotency_layer::{RedisStore, Store, StoreErrorKind};
 use idempotency_tests::redis::RedisCluster;
 
 use super::keys::{claim, lease};
@@ -35,4 +35,24 @@ async fn keys_of_a_slot_that_is_half_moved_are_found_and_made_where_they_belong(
     for key in 1..=5 {
         assert!(matches!(store.look(&lease(key).record).await.unwrap(), Look::Running { .. }), "key {key}");
     }
+}
+
+/// A node that hangs says of nothing that it has moved. Fails when a silent node leaves `Map::is_doubtful` as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_was_taken_from_a_silent_node_is_found() {
+    let cluster = RedisCluster::start().await;
+    let store = RedisStore::cluster(cluster.urls()).await.unwrap().prefix("{k}:");
+    assert!(matches!(store.claim(&claim(1)).await.unwrap(), Claim::Acquired(_)));
+    let slot = cluster.slot("{k}:").await;
+    let silent = cluster.owner(slot).await;
+    let others: Vec<_> = cluster.nodes().iter().filter(|node| node.id() != silent.id()).collect();
+    let heir: String = others[0].command(&["CLUSTER", "MYID"]).await;
+    silent.pause();
+    // As its replica would take it, had it one.
+    for node in &others {
+        let _: String = node.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &heir]).await;
+    }
+    let unanswered = store.claim(&claim(2)).await.map_err(|error| error.kind());
+    assert_eq!(unanswered.unwrap_err(), StoreErrorKind::Unavailable, "it was silent");
+    assert!(matches!(store.claim(&claim(2)).await.unwrap(), Claim::Acquired(_)), "the heir has the slot");
 }

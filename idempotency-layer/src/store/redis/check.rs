@@ -12,6 +12,11 @@ use crate::store::StoreError;
 pub(super) async fn check(server: &Server) -> Result<(), StoreError> {
     for node in server.nodes().await.map_err(of_verb)? {
         let facts = Facts::of(server, &node).await?;
+        if facts.is_of_cluster != matches!(node, Node::Of(_)) {
+            return Err(misconfigured(
+                "the server is a node of a cluster, and of no use by itself: connect with `RedisStore::cluster`",
+            ));
+        }
         if facts.version < OLDEST {
             return Err(misconfigured("the server is older than Redis 6.2, whose scripts the store needs"));
         }
@@ -27,6 +32,7 @@ pub(super) async fn check(server: &Server) -> Result<(), StoreError> {
 struct Facts {
     /// Valkey tells the Redis version that it is compatible with.
     version: (u32, u32),
+    is_of_cluster: bool,
     policy: String,
     has_log: bool,
     /// `save`; none where the server does not tell, as hosted ones do not.
@@ -49,6 +55,7 @@ impl Facts {
         let mut version = text("redis_version").split('.').map(|part| part.parse().unwrap_or(0));
         Self {
             version: (version.next().unwrap_or(0), version.next().unwrap_or(0)),
+            is_of_cluster: text("cluster_enabled") == "1",
             policy: text("maxmemory_policy").to_owned(),
             has_log: text("aof_enabled") == "1",
             snapshots,

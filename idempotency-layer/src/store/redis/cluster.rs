@@ -6,7 +6,8 @@
 //! 4. `ASK` names it for one command, which goes there with `ASKING` before it. The two are sent as one: others send on
 //!    that connection, and between the two there must be none.
 //! 5. A node that is gone, or not sure of its slots, is asked again after a moment, with the map asked anew. What has no
-//!    answer within the time of a command has none.
+//!    answer within the time of a command has none; the next command asks for the map first, since whoever is silent may
+//!    have been replaced and says of nothing that it has moved.
 //!
 //! The driver has a cluster client. It is not used, since it sends the two of rule 4 apart, and since its requests stood
 //! still, some for good, in a test that moves a slot to and fro under a hundred of them.
@@ -37,6 +38,8 @@ pub(super) struct Cluster {
 struct Map {
     /// How often it was asked for.
     version: u64,
+    /// A node was silent since.
+    is_doubtful: bool,
     ranges: Vec<Range>,
     links: HashMap<Node, Arc<Link>>,
 }
@@ -59,7 +62,11 @@ impl Cluster {
     /// Sends a command to the node that has this key.
     pub(super) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value, RedisError> {
         let sent = timeout(RESPONSE_TIMEOUT, self.send_until_settled(slot(key), command)).await;
-        sent.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
+        let sent = sent.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        if sent.as_ref().is_err_and(RedisError::is_timeout) {
+            self.map().is_doubtful = true;
+        }
+        sent
     }
 
     /// Sends a command to a node, whatever its key.
@@ -93,10 +100,14 @@ impl Cluster {
 
     async fn send_until_settled(&self, slot: u16, command: &Cmd) -> Result<Value, RedisError> {
         loop {
-            let (version, owner) = {
+            let (version, is_doubtful, owner) = {
                 let map = self.map();
-                (map.version, map.owner(slot))
+                (map.version, map.is_doubtful, map.owner(slot))
             };
+            if is_doubtful {
+                self.ask_for_slots(version).await?;
+                continue;
+            }
             let Some(node) = owner else {
                 // Nobody has it as far as is known. Where nobody has it for good, the time of the command ends this.
                 self.ask_for_slots(version).await?;
@@ -154,6 +165,7 @@ impl Cluster {
                 Ok(ranges) => {
                     let mut map = self.map();
                     map.version += 1;
+                    map.is_doubtful = false;
                     map.links.retain(|node, _| ranges.iter().any(|range| range.node == *node));
                     map.ranges = ranges;
                     return Ok(());

@@ -14,6 +14,9 @@ pub(super) fn of_verb(error: RedisError) -> StoreError {
     if said("NOAUTH") || said("WRONGPASS") || said("NOPERM") {
         return StoreError::with_source(StoreErrorKind::Misconfigured, error);
     }
+    if said("cluster support disabled") {
+        return misconfigured("the server is not part of a cluster; connect to it with `RedisStore::connect`");
+    }
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::CrossSlot) => {
             misconfigured("the server is a node of a cluster; connect to it with `RedisStore::cluster`")

@@ -78,9 +78,7 @@ impl Outcome {
             response: bytes,
         }
     }
-}
 
-impl Outcome {
     /// How the run of a lease ends, as far as a script reads it.
     pub(super) fn end(&self, lease: LeaseId) -> Vec<u8> {
         let mut end = Vec::with_capacity(END);

@@ -1,7 +1,12 @@
 //! Writes that wait until replicas have them.
 //!
-//! `WAIT` holds up its connection, and counts the writes of that connection only. So each such write has a connection to
-//! itself, on which both commands are sent at once; idle ones are kept for the next.
+//! `WAIT` holds up its connection, so each such write has one to itself, on which all is sent at once; idle ones are kept for
+//! the next.
+//!
+//! `WAIT` asks for the last write of its own connection. A verb that is sent again writes nothing, and what it answers for
+//! was written on another connection: after it alone, `WAIT` would ask for nothing and say that every replica has it. So a
+//! message to nobody goes between the two. It is replicated like a write, behind all that was written before, and with it
+//! `WAIT` asks for that too.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -58,12 +63,17 @@ impl Replicas {
         let millis = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX).max(1);
         wait.arg(self.count).arg(millis);
         // Polled in this order, so that they are sent in it.
-        let (answer, confirmed) = tokio::join!(
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(CHANNEL).arg("");
+        let mut between = connection.clone();
+        let (answer, published, confirmed) = tokio::join!(
             biased;
             exchange(connection, command),
+            exchange(&mut between, &publish),
             exchange(&mut beside, &wait)
         );
         let answer = answer?;
+        published?;
         let confirmed: i64 = redis::from_redis_value(confirmed?)?;
         Ok((answer, confirmed >= i64::from(self.count)))
     }
@@ -72,6 +82,9 @@ impl Replicas {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Nobody listens there.
+const CHANNEL: &str = "idempotency:wait";
 
 /// How many writes wait at once; more wait for a place.
 const CONNECTIONS: usize = 64;
