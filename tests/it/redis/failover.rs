@@ -49,8 +49,8 @@ async fn a_failover_loses_what_no_replica_had_and_nothing_that_waited_for_one() 
     assert!(matches!(forgotten, Claim::Acquired(_)), "what waited for none is lost: {forgotten:?}");
 }
 
-/// The verb writes nothing then, and on another connection `WAIT` alone asks for nothing. Fails when `Replicas::write` sends
-/// no message between the two.
+/// The verb writes nothing then, and goes over another connection. Fails when `RedisStore::write` does not look at how many
+/// replicas have the write. That a server needs the message before `WAIT` is not shown by it: Redis 7.0 needs none.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_end_that_is_sent_again_waits_for_its_replicas_too() {
     let group = RedisSentinels::start().await;

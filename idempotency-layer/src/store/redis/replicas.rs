@@ -3,10 +3,9 @@
 //! `WAIT` holds up its connection, so each such write has one to itself, on which all is sent at once; idle ones are kept for
 //! the next.
 //!
-//! `WAIT` asks for the last write of its own connection. A verb that is sent again writes nothing, and what it answers for
-//! was written on another connection: after it alone, `WAIT` would ask for nothing and say that every replica has it. So a
-//! message to nobody goes between the two. It is replicated like a write, behind all that was written before, and with it
-//! `WAIT` asks for that too.
+//! `WAIT` is documented for the writes of its own connection. A verb that is sent again writes nothing, and what it answers
+//! for was written on another connection. Redis 7.0 goes by the whole stream all the same; nothing says that every server
+//! does. So a message to nobody goes between the two: it is replicated like a write, behind all that was written before.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
