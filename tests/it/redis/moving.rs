@@ -50,7 +50,7 @@ async fn a_slot_that_was_taken_from_a_silent_node_is_found() {
     silent.pause();
     // As its replica would take it, had it one.
     for node in &others {
-        let _: String = node.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &heir]).await;
+        let _done: String = node.command(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &heir]).await;
     }
     let unanswered = store.claim(&claim(2)).await.map_err(|error| error.kind());
     assert_eq!(unanswered.unwrap_err(), StoreErrorKind::Unavailable, "it was silent");

@@ -12,7 +12,7 @@ use super::keys::{claim, lease};
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_cannot_hold_records_is_refused_and_says_why_without_its_address() {
     let (cluster, locked) = tokio::join!(RedisCluster::start(), RedisServer::start());
-    let _: String = locked.command(&["CONFIG", "SET", "requirepass", "right"]).await;
+    let _done: String = locked.command(&["CONFIG", "SET", "requirepass", "right"]).await;
     let sentinels = RedisSentinels::start().await;
     let wrong = locked.url().replace("redis://", "redis://:wrong@");
     let gone = {
