@@ -38,7 +38,20 @@ const DAMAGES: [(&str, Damage); 8] = [
     ("in no state", |key, value| set(key, with(value, 1, 9))),
 ];
 
-/// S11. Fails when `read` in `record.lua` takes what has no head for no record, or any format for its own; when `of_verb`
+/// Puts damage in the place of the only record, and says where that is.
+async fn put_damage(behind: &Behind, damage: Damage) -> Vec<u8> {
+    let key = behind.records().await.into_keys().next().unwrap();
+    let value: Vec<u8> = behind.redis.query(redis::cmd("GET").arg(&key)).await.unwrap();
+    let _: () = behind.redis.query(redis::cmd("DEL").arg(&key)).await.unwrap();
+    let _: () = behind.redis.query(&damage(&key, &value)).await.unwrap();
+    key
+}
+
+async fn dump(behind: &Behind, key: &[u8]) -> Vec<u8> {
+    behind.redis.query(redis::cmd("DUMP").arg(key)).await.unwrap()
+}
+
+/// S11. Fails when `read.lua` takes what has no head for no record, or any format for its own; when `of_verb`
 /// takes another type for an outage; and when `response` takes what is cut off for a response.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_is_503_and_neither_run_nor_overwritten() {
@@ -46,19 +59,15 @@ async fn what_cannot_be_read_is_503_and_neither_run_nor_overwritten() {
         let (behind, gate) = (Behind::start_with(&[]).await, Gate::open());
         let router = gated(layer(&behind.elsewhere().await), gate.clone());
         assert_eq!(send(&router, keyed("/pay", "k"), "").await.status, 201, "{what}");
-        let key = behind.records().await.into_keys().next().unwrap();
-        let value: Vec<u8> = behind.redis.query(redis::cmd("GET").arg(&key)).await.unwrap();
-        let _: () = behind.redis.query(redis::cmd("DEL").arg(&key)).await.unwrap();
-        let _: () = behind.redis.query(&damage(&key, &value)).await.unwrap();
-        let dump = async || -> Vec<u8> { behind.redis.query(redis::cmd("DUMP").arg(&key)).await.unwrap() };
-        let damaged = dump().await;
+        let key = put_damage(&behind, damage).await;
+        let damaged = dump(&behind, &key).await;
 
         for _ in 0..2 {
             let refused = send(&router, keyed("/pay", "k"), "").await;
             assert_eq!((refused.status.as_u16(), refused.problem()), (503, Some("record-unreadable")), "{what}");
         }
         assert_eq!(gate.entries(), 1, "{what}");
-        assert_eq!(dump().await, damaged, "{what} was overwritten");
+        assert_eq!(dump(&behind, &key).await, damaged, "{what} was overwritten");
         assert_eq!(behind.records().await.into_values().collect::<Vec<_>>(), [None], "{what} was given an expiry");
     }))
     .await;
@@ -77,16 +86,12 @@ async fn what_is_damaged_while_its_run_goes_on_is_not_overwritten_by_its_record(
         let router = gated(layer(&behind.elsewhere().await), gate.clone());
         let run = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;
-        let key = behind.records().await.into_keys().next().unwrap();
-        let value: Vec<u8> = behind.redis.query(redis::cmd("GET").arg(&key)).await.unwrap();
-        let _: () = behind.redis.query(redis::cmd("DEL").arg(&key)).await.unwrap();
-        let _: () = behind.redis.query(&damage(&key, &value)).await.unwrap();
-        let dump = async || -> Vec<u8> { behind.redis.query(redis::cmd("DUMP").arg(&key)).await.unwrap() };
-        let damaged = dump().await;
+        let key = put_damage(&behind, damage).await;
+        let damaged = dump(&behind, &key).await;
 
         gate.release(1);
         run.await.unwrap();
-        assert_eq!(dump().await, damaged, "{what} was overwritten");
+        assert_eq!(dump(&behind, &key).await, damaged, "{what} was overwritten");
         let refused = send(&router, keyed("/pay", "k"), "").await;
         assert_eq!((refused.status.as_u16(), refused.problem()), (503, Some("record-unreadable")), "{what}");
     }))

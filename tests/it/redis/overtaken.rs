@@ -149,7 +149,7 @@ async fn answering(behind: &Behind, status: u16, gate: &Gate) -> Router {
 }
 
 /// S1 under Hold. A holder that never comes back is listed and kept until somebody decides; nothing else is kept. Fails when
-/// `write` in `record.lua` gives a run under Hold an expiry, when `is_held` is false of every run, and when it gives a
+/// `RedisStore::claim` gives a run under Hold an expiry, when `read.lua` takes no run for held, and when `write.lua` gives a
 /// record that is freed none.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_never_comes_back_is_held_under_hold_and_kept_until_an_operator_decides() {
@@ -179,8 +179,8 @@ async fn a_run_that_never_comes_back_is_held_under_hold_and_kept_until_an_operat
     behind.assert_all_expire("resolved").await;
 }
 
-/// S29. Fails when `claim.lua` counts no lapses, or holds at one more or less; and when `write` in `record.lua` gives
-/// what is held an expiry.
+/// S29. Fails when `claim.lua` counts no lapses, or holds at one more or less; and when `write.lua` gives what is held
+/// an expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_whose_holders_never_come_back_is_held_after_its_last_attempt() {
     let behind = Behind::durable().await;

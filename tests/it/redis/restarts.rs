@@ -61,7 +61,7 @@ async fn scripts_that_are_flushed_in_mid_run_are_sent_again_and_nobody_notices()
 }
 
 /// S12, on a server that keeps nothing. The key runs again, as the store's docs say; but the run that lost it does not
-/// answer as if it had been recorded. Fails when `settle.lua` answers `{1}` where there is no record.
+/// answer as if it had been recorded. Fails when `settle.lua` answers 1 where there is no record.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_server_has_forgotten_it_is_503_and_not_a_success_that_nobody_can_replay() {
     let (behind, gate) = (Behind::start_with(&[]).await, Gate::closed());
