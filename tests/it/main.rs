@@ -47,6 +47,7 @@ mod given_up;
 mod heartbeats;
 mod identity;
 mod ledger;
+mod log;
 mod outage;
 mod outcomes;
 mod payments;

@@ -1,9 +1,8 @@
 //! The layer among others: what passes it, readiness, clones, nested routers and layers, pools, warnings.
 
 use std::convert::Infallible;
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,7 +21,9 @@ use idempotency_tests::gate::Gate;
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqlitePoolOptions;
 use tower::{Layer, Service, ServiceExt};
+use tracing::Level;
 
+use crate::log::Log;
 use crate::request::{again_until, gated, keyed, layer, send, send_unrun};
 
 /// Only a service that was polled ready may be called; a clone was not.
@@ -202,21 +203,6 @@ async fn buffered_bytes_are_bounded_over_all_runs() {
     assert_eq!(again_until(again, |answer| answer.problem() != Some("overloaded")).await.status, 201);
 }
 
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(line);
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// S31 and the rule of the log. Fails when the warning is repeated or missing, or when anything logs a key, a body or a
 /// credential whole.
 #[tokio::test]
@@ -225,11 +211,7 @@ async fn no_credentials_are_warned_of_once_and_no_secret_is_logged() {
         assert!(body != "panic-secret-body", "{operation:?}");
         (StatusCode::INTERNAL_SERVER_ERROR, body)
     }
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = Log::collect(Level::TRACE);
     let router =
         Router::new().route("/pay", any(handler)).layer(IdempotencyLayer::new(MemoryStore::new()).max_request_body(64));
     for (key, body) in [
@@ -242,20 +224,17 @@ async fn no_credentials_are_warned_of_once_and_no_secret_is_logged() {
     }
     let signed = keyed("/pay", "a-key-that-is-secret").header("authorization", "Signature very-secret");
     send(&router, signed, "secret-body").await;
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert_eq!(log.matches("carries no credentials").count(), 1, "{log}");
     assert!(log.contains("panicked"), "{log}");
     for secret in ["secret-body", "a-key-that-is-secret", "another-secret-key", "very-secret"] {
         assert!(!log.contains(secret), "{secret}: {log}");
     }
 
-    let meant = Log::default();
-    let writer = meant.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (meant, _guard) = Log::collect(Level::INFO);
     let router = gated(IdempotencyLayer::new(MemoryStore::new()).anonymous(true), Gate::open());
     send(&router, keyed("/pay", "k"), "").await;
-    assert_eq!(String::from_utf8(meant.0.lock().unwrap().clone()).unwrap(), "");
+    assert_eq!(meant.text(), "");
 }
 
 /// A body is any body. Fails when the layer asks for one of its own, or an error of the inner service is swallowed.

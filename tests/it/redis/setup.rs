@@ -5,7 +5,10 @@ use idempotency_layer::store::{Claim, Completion, StoredResponse, Write};
 use idempotency_layer::{RedisStore, Store, StoreErrorKind};
 use idempotency_tests::redis::{RedisCluster, RedisSentinels, RedisServer, shared};
 
+use tracing::Level;
+
 use super::keys::{claim, lease};
+use crate::log::Log;
 
 /// Fails when `failure::of_verb` takes what a server refuses for an outage, or `check` does not ask whether the server is
 /// one of a cluster.
@@ -46,4 +49,22 @@ async fn a_connection_that_is_there_already_is_enough() {
     let response = Completion::Response(StoredResponse::new(StatusCode::CREATED, "kept".into()).into());
     assert_eq!(store.complete(&lease(1), &response).await.unwrap(), Write::Done);
     assert!(matches!(store.claim(&claim(1)).await.unwrap(), Claim::Recorded(_)));
+}
+
+/// Fails when `check` gives no warning, or anything logs the password of the URL.
+#[tokio::test]
+async fn a_server_that_forgets_is_warned_of_and_its_password_is_not_logged() {
+    let (log, _guard) = Log::collect(Level::TRACE);
+    let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]).await;
+    let _done: String = server.command(&["CONFIG", "SET", "requirepass", "very-secret"]).await;
+    let store = RedisStore::connect(&server.url().replace("redis://", "redis://:very-secret@")).await.unwrap();
+    assert!(matches!(store.claim(&claim(1)).await.unwrap(), Claim::Acquired(_)));
+    server.kill();
+    assert_eq!(store.claim(&claim(1)).await.unwrap_err().kind(), StoreErrorKind::Unavailable);
+    let log = log.text();
+    for warning in ["maxmemory-policy noeviction", "appendonly yes"] {
+        assert_eq!(log.matches(warning).count(), 1, "{log}");
+    }
+    assert!(!log.contains("very-secret"), "{log}");
+    assert!(!format!("{store:?}").contains("very-secret"));
 }
