@@ -111,9 +111,12 @@ macro_rules! script {
     };
 }
 
+/// What the claims that are plain commands carry, as it is on the wire: the `NX` of their `SET`.
+pub(super) const PLAIN_CLAIM: &str = "$2\r\nNX\r\n";
+
 script!(CLAIM: "read" "claim" "write");
 script!(RENEW: "read" "renew" "write");
-script!(SETTLE: "read" "settle" "write");
+script!(SETTLE: "end" "read" "settle" "write");
 script!(FORGET: "read" "forget");
 script!(RESOLVE: "read" "resolve" "write");
 script!(LOOK: "read" "look");

@@ -1,4 +1,4 @@
-//! What the store sends to Redis: one key with each script, and nothing that this machine's clock has a part in.
+//! What the store sends to Redis: one key with each command, and nothing that this machine's clock has a part in.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use idempotency_layer::{Operation, Store, UnknownOutcome};
 use idempotency_tests::gate::Gate;
 use tokio::time::timeout;
 
-use super::behind::{Behind, CLAIM, RENEW};
+use super::behind::{Behind, RENEW, SETTLE};
 use crate::request::{PATIENCE, keyed, layer, send, sending};
 
 /// Answers with the status in the request's body.
@@ -22,11 +22,12 @@ async fn mirror(State(gate): State<Gate>, _: Operation, body: String) -> StatusC
     StatusCode::from_u16(body.parse().unwrap()).unwrap()
 }
 
-/// S12 and S13. Fails when `claim` sends when its lease ends instead of how long it lasts, when a script is given a second
-/// key, and when `read.lua` is told the time instead of asking for it.
+/// S12 and S13. Fails when `record::first` writes when the lease ends instead of how long it lasts, when a script is given a
+/// second key, and when `read.lua` is told the time instead of asking for it.
 ///
 /// Two processes whose clocks differ cannot be had on one machine. So this sees that a clock has no way into a record: each
-/// number that is sent is a code or a duration of the configuration, and the server asks itself what time it is.
+/// number that is sent is a code or a duration of the configuration, and the server asks itself what time it is, or keeps it
+/// in the expiry.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_have_one_key_and_no_moment_of_this_machine_in_them() {
     let behind = Behind::start_with(&[]).await;
@@ -71,18 +72,31 @@ async fn commands_have_one_key_and_no_moment_of_this_machine_in_them() {
     timeout(PATIENCE, rest).await.expect("all that was sent");
 
     let (of_scripts, sent): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.contains(" lua] "));
-    let calls: Vec<Vec<Vec<u8>>> = sent.iter().map(|line| words(line)).filter(|call| is_script(call)).collect();
-    assert!(calls.len() > 20, "{}: {lines:#?}", calls.len());
-    for call in &calls {
-        let [_, script, keys, key, arguments @ ..] = &call[..] else { panic!("{call:?}") };
-        assert_eq!(keys, b"1", "{call:?}");
+    let sent: Vec<Vec<Vec<u8>>> = sent.iter().map(|line| words(line)).collect();
+    let (mut plain_claims, mut scripts, mut completions) = (0, 0, 0);
+    for call in &sent {
+        let (key, arguments) = match &call[..] {
+            [command, key, arguments @ ..] if command == b"SET" => {
+                plain_claims += 1;
+                let words: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+                assert!(matches!(words[..], [_, b"NX", b"GET", b"PX", _]), "{call:?}");
+                (key, arguments)
+            }
+            [command, key, arguments @ ..] if command == b"PTTL" => (key, arguments),
+            [command, script, keys, key, arguments @ ..] if command.starts_with(b"EVAL") => {
+                scripts += 1;
+                assert_eq!(keys, b"1", "{call:?}");
+                assert!(script.len() == 40 || script.starts_with(b"--"), "{call:?}");
+                let completes = arguments.get(1).is_some_and(|begin| matches!(begin[..], [1, 2 | 3, _]));
+                completions += usize::from(*script == SETTLE.hash.as_bytes() && completes);
+                (key, arguments)
+            }
+            _ => continue,
+        };
         assert!(key.starts_with(b"idempotency:"), "{call:?}");
-        assert!(script.len() == 40 || script.starts_with(b"--"), "{call:?}");
         for argument in arguments {
-            // The head of a first record ends with its retention: the times that follow are the server's.
-            if script == CLAIM.hash.as_bytes() && argument.len() > 20 {
-                assert_eq!(argument.len(), 104, "{call:?}");
-                assert_eq!(argument[96..], (RETENTION.as_millis() as u64).to_le_bytes(), "{call:?}");
+            if argument.len() == HEAD {
+                assert_eq!(argument[96..], times_of_a_first_run(), "{call:?}");
             }
             let number = std::str::from_utf8(argument).ok().and_then(|text| text.parse::<u64>().ok());
             let is_known = number
@@ -90,12 +104,19 @@ async fn commands_have_one_key_and_no_moment_of_this_machine_in_them() {
             assert!(is_known, "{number:?} in {call:?}");
         }
     }
+    assert!(
+        plain_claims > 5 && scripts > 15 && completions > 2,
+        "{plain_claims}, {scripts}, {completions}: {lines:#?}"
+    );
     let asked = of_scripts.iter().filter(|line| line.ends_with("\"TIME\"")).count();
-    assert_eq!(asked, calls.len(), "a script does not ask the server for the time");
+    assert_eq!(asked, scripts - completions, "a script does not ask the server for the time, or a completion does");
 }
 
-fn is_script(call: &[Vec<u8>]) -> bool {
-    call[0].starts_with(b"EVAL")
+/// The end of a head: the retention, no moment of the claim, how long the lease lasts, no moment of a write, no status.
+fn times_of_a_first_run() -> Vec<u8> {
+    let mut times = [RETENTION.as_millis(), 0, LEASE.as_millis(), 0].map(|time| (time as u64).to_le_bytes()).concat();
+    times.extend([0, 0]);
+    times
 }
 
 /// The words of a command, as MONITOR quotes them.
@@ -131,5 +152,8 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 /// The numbers are no codes.
 const LEASE: Duration = Duration::from_millis(1234);
 const RETENTION: Duration = Duration::from_millis(987_654);
+
+/// Bytes of a head.
+const HEAD: usize = 130;
 
 const END: &str = "that is all";

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::behind::{Behind, CLAIM, SETTLE};
+use super::behind::{Behind, PLAIN_CLAIM, SETTLE};
 
 /// How far a request has come when its process is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,7 +40,7 @@ enum Stopped {
 impl Point {
     fn arm(self, proxy: &Proxy) -> Stopped {
         match self {
-            Self::Claimed => Stopped::Lost(proxy.silence_reply(Request::With(&CLAIM.hash))),
+            Self::Claimed => Stopped::Lost(proxy.silence_reply(Request::With(PLAIN_CLAIM))),
             Self::BeforeEffect => Stopped::Kept(proxy.hold_request(Request::With(EFFECT))),
             Self::Effect => Stopped::Lost(proxy.silence_reply(Request::With(EFFECT))),
             Self::BeforeRecord => Stopped::Kept(proxy.hold_request(Request::With(&SETTLE.hash))),

@@ -15,7 +15,7 @@ use idempotency_tests::proxy::Request;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::behind::{Behind, CLAIM, SETTLE, impatient};
+use super::behind::{Behind, PLAIN_CLAIM, SETTLE, impatient};
 use crate::request::{Answer, gated, keyed, send, send_unrun, send_until, sending};
 
 /// How a server is away.
@@ -123,7 +123,7 @@ async fn away_once_the_claim_is_made_it_is_503_in_bounded_time_and_one_run_once_
     each_fault(|fault| async move {
         let (case, behind, gate) = (format!("{fault:?}"), Behind::durable().await, Gate::open());
         let router = gated(impatient(&behind.store().await).lease(fault.lease()), gate.clone());
-        let lost = behind.proxy.silence_reply(Request::With(&CLAIM.hash));
+        let lost = behind.proxy.silence_reply(Request::With(PLAIN_CLAIM));
         let refused = sending(&router, keyed("/pay", "k"), "");
         lost.struck().await;
         fault.strike(&behind).await;

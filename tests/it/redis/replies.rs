@@ -10,9 +10,9 @@ use http::StatusCode;
 use idempotency_layer::store::{Look, Page, RecordId};
 use idempotency_layer::{Store, UnknownOutcome};
 use idempotency_tests::hooked::Verb;
-use idempotency_tests::proxy::Request;
+use idempotency_tests::proxy::{Fault, Held, Request};
 
-use super::behind::{Behind, CLAIM, FORGET, LOOK, SETTLE, Script};
+use super::behind::{Behind, CLAIM, FORGET, LOOK, PLAIN_CLAIM, SETTLE};
 use crate::replies::{CASES, Outcome, handler};
 use crate::request::{Answer, keyed, layer, send, send_until};
 
@@ -27,11 +27,24 @@ enum Trouble {
     Late,
 }
 
-fn script(verb: Verb) -> &'static Script {
+/// What the verb carries.
+fn mark(verb: Verb) -> &'static str {
     match verb {
-        Verb::Claim => &CLAIM,
-        Verb::Forget => &FORGET,
-        _ => &SETTLE,
+        Verb::Claim => PLAIN_CLAIM,
+        Verb::Forget => &FORGET.hash,
+        _ => &SETTLE.hash,
+    }
+}
+
+impl Trouble {
+    const ALL: [Self; 3] = [Self::ReplyLost, Self::ReplySilent, Self::Late];
+
+    fn strike(self, behind: &Behind, request: Request<'_>) -> (Option<Fault>, Option<Held>) {
+        match self {
+            Self::ReplyLost => (Some(behind.proxy.drop_reply(request)), None),
+            Self::ReplySilent => (Some(behind.proxy.silence_reply(request)), None),
+            Self::Late => (None, Some(behind.proxy.hold_request(request))),
+        }
     }
 }
 
@@ -43,8 +56,7 @@ fn told(answer: &Answer) -> (u16, Option<&str>) {
 /// flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_verb_whose_reply_is_lost_or_that_arrives_late_changes_nothing_for_the_client() {
-    let troubles = [Trouble::ReplyLost, Trouble::ReplySilent, Trouble::Late];
-    join_all(CASES.iter().flat_map(|case| troubles.map(|trouble| suffers(case, trouble)))).await;
+    join_all(CASES.iter().flat_map(|case| Trouble::ALL.map(|trouble| suffers(case, trouble)))).await;
 }
 
 async fn suffers((verb, first, unknown, retry): &(Verb, u16, UnknownOutcome, Outcome), trouble: Trouble) {
@@ -54,12 +66,7 @@ async fn suffers((verb, first, unknown, retry): &(Verb, u16, UnknownOutcome, Out
         .route("/pay", post(handler))
         .layer(layer(&behind.store().await).unknown_outcome(*unknown))
         .with_state(StatusCode::from_u16(*first).unwrap());
-    let request = Request::With(&script(*verb).hash);
-    let (struck, late) = match trouble {
-        Trouble::ReplyLost => (Some(behind.proxy.drop_reply(request)), None),
-        Trouble::ReplySilent => (Some(behind.proxy.silence_reply(request)), None),
-        Trouble::Late => (None, Some(behind.proxy.hold_request(request))),
-    };
+    let (struck, late) = trouble.strike(&behind, Request::With(mark(*verb)));
     let mut answer = send(&router, keyed("/pay", "k"), "").await;
     if *verb == Verb::Claim && trouble != Trouble::ReplyLost {
         // A client waits no longer for its claim than the store for the server. It comes again.
@@ -81,6 +88,38 @@ async fn suffers((verb, first, unknown, retry): &(Verb, u16, UnknownOutcome, Out
         ((201, None), false) => assert!(after.is_replay() && after.body == again.body, "{case}: {after:?}"),
         _ => assert_eq!(after, again, "{case}"),
     }
+}
+
+/// S8 for the claim of a key that is free, which the script decides. Fails when `claim.lua` tells the claim's own id that it
+/// is in flight.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_the_script_decides_and_whose_reply_is_lost_or_that_arrives_late_changes_nothing_for_the_client() {
+    join_all(Trouble::ALL.map(|trouble| async move {
+        let (case, behind) = (format!("{trouble:?}"), Behind::start_with(&[]).await);
+        let router = Router::new()
+            .route("/pay", post(handler))
+            .layer(layer(&behind.store().await))
+            .with_state(StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(send(&router, keyed("/pay", "k"), "").await.body, "attempt 1", "{case}");
+        let (struck, late) = trouble.strike(&behind, Request::With(&CLAIM.hash));
+        let mut answer = send(&router, keyed("/pay", "k"), "").await;
+        if trouble != Trouble::ReplyLost {
+            assert_eq!(told(&answer), (503, Some("store-unavailable")), "{case}");
+            answer = send_until(&router, "k", |answer| answer.problem() != Some("in-flight")).await;
+        }
+        if let Some(struck) = struck {
+            struck.struck().await;
+        }
+        // One that was made and not heard of is given back, and counts.
+        let attempt = if trouble == Trouble::ReplySilent { "attempt 3" } else { "attempt 2" };
+        assert_eq!((told(&answer), &answer.body[..]), ((201, None), attempt.as_bytes()), "{case}");
+        if let Some(late) = late {
+            late.release().await;
+        }
+        let replay = send(&router, keyed("/pay", "k"), "").await;
+        assert!(replay.is_replay() && replay.body == answer.body, "{case}: {replay:?}");
+    }))
+    .await;
 }
 
 /// S8, for whoever asks the store without a layer, which would send again by itself. Fails when `Link::send` does not send

@@ -12,7 +12,7 @@ use super::behind::Behind;
 use super::crash::{EFFECT, alice, lines, order, start};
 use crate::request::{gated, keyed, layer, send};
 
-/// S7. Fails when `claim.lua` takes over a lease that has not lapsed.
+/// S7. Fails when a claim is sent without `NX`.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_64_claims_over_two_connections_one_runs_and_each_other_is_told_so() {
     let behind = Behind::start_with(&[]).await;
@@ -45,7 +45,7 @@ async fn of_64_claims_over_two_connections_one_runs_and_each_other_is_told_so() 
     }
 }
 
-/// S7, from real processes. Fails when `claim.lua` takes over a lease that has not lapsed.
+/// S7, from real processes. Fails when a claim is sent without `NX`.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_64_claims_from_two_processes_one_runs() {
     let behind = Behind::start_with(&[]).await;

@@ -4,7 +4,7 @@
 //! 2. Each node has a [`Link`] of its own. Which node has which slot is asked at the first need.
 //! 3. `MOVED` names the new node: the slot is that one's from then on, and the map is asked anew beside the next command.
 //! 4. `ASK` names it for one command, which goes there with `ASKING` before it. The two are sent as one: others send on
-//!    that connection, and between the two there must be none.
+//!    that connection, and between the two there must be none. Of several commands that are sent as one, each has its own.
 //! 5. A node that is gone, or not sure of its slots, is asked again after a moment, with the map asked anew. What has no
 //!    answer within the time of a command has none; the next command asks for the map first, since whoever is silent may
 //!    have been replaced and says of nothing that it has moved.
@@ -23,7 +23,7 @@ use redis::{
 use tokio::time::{sleep, timeout};
 
 use super::failure::is_of_connection;
-use super::link::{Link, RESPONSE_TIMEOUT, Source};
+use super::link::{Link, RESPONSE_TIMEOUT, Sent, Source};
 
 /// A cluster, known by some of its nodes.
 pub(super) struct Cluster {
@@ -59,9 +59,9 @@ impl Cluster {
         Self { seeds, map: Mutex::default(), asking: tokio::sync::Mutex::default() }
     }
 
-    /// Sends a command to the node that has this key.
-    pub(super) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value, RedisError> {
-        let sent = timeout(RESPONSE_TIMEOUT, self.send_until_settled(slot(key), command)).await;
+    /// Sends to the node that has this key.
+    pub(super) async fn send(&self, key: &[u8], sent: Sent<'_>) -> Result<Value, RedisError> {
+        let sent = timeout(RESPONSE_TIMEOUT, self.send_until_settled(slot(key), sent)).await;
         let sent = sent.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         if sent.as_ref().is_err_and(RedisError::is_timeout) {
             self.map().is_doubtful = true;
@@ -98,7 +98,7 @@ impl Cluster {
         Ok(Some(self.map().ranges.clone()))
     }
 
-    async fn send_until_settled(&self, slot: u16, command: &Cmd) -> Result<Value, RedisError> {
+    async fn send_until_settled(&self, slot: u16, sent: Sent<'_>) -> Result<Value, RedisError> {
         loop {
             let (version, is_doubtful, owner) = {
                 let map = self.map();
@@ -116,7 +116,7 @@ impl Cluster {
                 }
                 continue;
             };
-            let error = match self.link(&node)?.send(command).await {
+            let error = match self.link(&node)?.send(sent).await {
                 Err(error) => error,
                 answer => return answer,
             };
@@ -127,7 +127,7 @@ impl Cluster {
                 }
                 ErrorKind::Server(ServerErrorKind::Ask) => {
                     let Some(node) = named_by(&error, &node) else { return Err(error) };
-                    match self.link(&node)?.send_asking(command).await {
+                    match self.link(&node)?.send_asking(sent).await {
                         // The move has ended, or was taken back.
                         Err(error) if error.is_cluster_error() => {}
                         answer => return answer,

@@ -71,18 +71,22 @@ impl Link {
         &self.source
     }
 
-    pub(super) async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.deliver(&Sent::Plain(command)).await
+    /// Sends to a cluster's node that is about to get the slot. Each command needs an `ASKING` of its own.
+    pub(super) async fn send_asking(&self, sent: Sent<'_>) -> Result<Value, RedisError> {
+        let mut asking = redis::pipe();
+        for command in sent.commands() {
+            asking.cmd("ASKING").add_command(command.clone());
+        }
+        let Value::Array(answers) = self.send(&asking).await? else { return Ok(Value::Nil) };
+        let mut answers = answers.into_iter().skip(1).step_by(2);
+        Ok(match sent {
+            Sent::One(_) => answers.next().unwrap_or_default(),
+            Sent::Several(_) => Value::Array(answers.collect()),
+        })
     }
 
-    /// Sends a command to a cluster's node whose slot it is about to get.
-    pub(super) async fn send_asking(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let mut both = redis::pipe();
-        both.cmd("ASKING").add_command(command.clone());
-        self.deliver(&Sent::Asking(both)).await
-    }
-
-    async fn deliver(&self, sent: &Sent<'_>) -> Result<Value, RedisError> {
+    pub(super) async fn send(&self, sent: impl Into<Sent<'_>>) -> Result<Value, RedisError> {
+        let sent = sent.into();
         let (number, mut connection) = self.get().await?;
         let error = match sent.over(&mut connection).await {
             Err(error) if is_of_connection(&error) => error,
@@ -164,21 +168,42 @@ impl Link {
 }
 
 /// What is sent at once.
-enum Sent<'a> {
-    Plain(&'a Cmd),
-    /// Behind `ASKING`.
-    Asking(Pipeline),
+#[derive(Clone, Copy)]
+pub(super) enum Sent<'a> {
+    One(&'a Cmd),
+    /// Commands on one key in one write. Their answers are an array; if any is an error, that is the answer.
+    Several(&'a Pipeline),
 }
 
 impl Sent<'_> {
-    async fn over(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+    pub(super) async fn over(self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
         match self {
-            Self::Plain(command) => exchange(connection, command).await,
-            Self::Asking(both) => {
-                let answers = connection.send_packed_commands(both, 1, 1).await?;
-                answers.into_iter().next().unwrap_or_default().extract_error()
+            Self::One(command) => exchange(connection, command).await,
+            Self::Several(commands) => {
+                let answers = connection.send_packed_commands(commands, 0, commands.len()).await?;
+                Value::Array(answers).extract_error()
             }
         }
+    }
+
+    fn commands(&self) -> impl Iterator<Item = &Cmd> {
+        let (one, several) = match self {
+            Self::One(command) => (Some(*command), None),
+            Self::Several(commands) => (None, Some(commands.cmd_iter())),
+        };
+        one.into_iter().chain(several.into_iter().flatten())
+    }
+}
+
+impl<'a> From<&'a Cmd> for Sent<'a> {
+    fn from(command: &'a Cmd) -> Self {
+        Self::One(command)
+    }
+}
+
+impl<'a> From<&'a Pipeline> for Sent<'a> {
+    fn from(commands: &'a Pipeline) -> Self {
+        Self::Several(commands)
     }
 }
 

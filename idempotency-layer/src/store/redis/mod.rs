@@ -40,6 +40,7 @@ mod cluster;
 mod failure;
 mod held;
 mod link;
+mod plain;
 mod record;
 mod replicas;
 mod script;
@@ -47,6 +48,8 @@ mod server;
 mod verbs;
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -76,6 +79,8 @@ pub struct RedisStore {
 /// What clones have in common.
 struct Shared {
     server: Server,
+    /// The server is too old for plain claims.
+    knows_no_plain_claim: AtomicBool,
     watchers: Mutex<Watchers>,
 }
 
@@ -153,7 +158,8 @@ impl RedisStore {
     }
 
     fn new(server: Server) -> Self {
-        let shared = Arc::new(Shared { server, watchers: Mutex::default() });
+        let shared =
+            Arc::new(Shared { server, knows_no_plain_claim: AtomicBool::new(false), watchers: Mutex::default() });
         Self { identity: StoreId::random(), prefix: PREFIX.into(), replicas: None, shared }
     }
 
@@ -198,6 +204,18 @@ impl RedisStore {
             id.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| b"0123456789abcdef"[usize::from(digit)]),
         );
         key
+    }
+
+    /// Whether a claim may be a plain command: not where it has to wait for replicas, which scripts do.
+    fn takes_plain_claims(&self) -> bool {
+        self.replicas.is_none() && !self.shared.knows_no_plain_claim.load(Relaxed)
+    }
+
+    /// Remembers what a server before Redis 7.0 says to `NX` beside `GET`.
+    fn refused_plain_claim(&self, error: &redis::RedisError) {
+        if error.detail().is_some_and(|detail| detail.contains("syntax error")) {
+            self.shared.knows_no_plain_claim.store(true, Relaxed);
+        }
     }
 
     fn watchers(&self) -> MutexGuard<'_, Watchers> {

@@ -1,7 +1,6 @@
 //! A record as one string, and back.
 //!
-//! The scripts write the head, 130 bytes; what follows it in a RECORDED record is written and read here. Numbers are
-//! little-endian:
+//! The head is 130 bytes; what follows it in a RECORDED record is written and read here alone. Numbers are little-endian:
 //!
 //! ```text
 //!   0 format u8 = 1      84 attempt u32          120 last write i64 ms
@@ -13,19 +12,24 @@
 //!  68 lease id 16
 //! ```
 //!
-//! *Detail* is the reason of a tombstone, the cause of a hold, and 1 for a response with trailers. Reading is total: what
-//! no version has written is [`Damaged`].
+//! *Detail* is the reason of a tombstone, the cause of a hold, and 1 for a response with trailers.
+//!
+//! Times are the server's. Whoever writes without a look at its clock leaves *last write* 0: then the record is as old as is
+//! gone of its expiry, which was the retention, or the lease if that is longer. *Lease until* is then how long the lease
+//! lasts, from the last write on, and *claimed at* means the last write. A first run and a completed one are written so.
+//!
+//! Reading is total: what no version has written is [`Damaged`].
 
 use bytes::{Buf, Bytes};
 use http::StatusCode;
 
-use crate::store::code::{self, RECORDED, RUNNING, TOMBSTONE};
+use crate::store::code::{self, HELD, RECORDED, RUNNING, TOMBSTONE};
 use crate::store::headers::{self, Damaged};
-use crate::store::{ClaimRequest, Completion, LeaseId, StoredResponse, Tombstone};
+use crate::store::{ClaimRequest, Completion, StoredResponse, Tombstone, UnknownOutcome};
 
-/// The head of a first run as far as the retention; the times that follow are the server's.
-pub(super) fn first(request: &ClaimRequest, retention: i64) -> Vec<u8> {
-    let mut head = Vec::with_capacity(CLAIMED);
+/// The record of a first run whose lease lasts so long, written without a look at the clock.
+pub(super) fn first(request: &ClaimRequest, retention: i64, duration: i64) -> Vec<u8> {
+    let mut head = Vec::with_capacity(HEAD);
     head.extend([FORMAT, byte(RUNNING), 0, byte(code::of_unknown(request.policy.unknown))]);
     head.extend(request.fingerprint.as_bytes());
     head.extend(request.caller.as_bytes());
@@ -33,30 +37,77 @@ pub(super) fn first(request: &ClaimRequest, retention: i64) -> Vec<u8> {
     for count in [1, 0, request.policy.max_attempts.get()] {
         head.extend(count.to_le_bytes());
     }
-    head.extend(retention.to_le_bytes());
+    for millis in [retention, 0, duration, UNTIMED] {
+        head.extend(millis.to_le_bytes());
+    }
+    head.extend(NO_STATUS.to_le_bytes());
     head
 }
 
-/// What a script is told of an outcome.
+/// The head of a record, as far as a claim that is no script looks at it.
 #[derive(Debug)]
-pub(super) struct Outcome {
+pub(super) struct Head {
     pub(super) state: i64,
     pub(super) detail: i64,
+    pub(super) unknown: i64,
+    pub(super) fingerprint: [u8; 32],
+    pub(super) caller: [u8; 32],
+    pub(super) lease: [u8; 16],
+    pub(super) retention: i64,
+    pub(super) claimed: i64,
+    pub(super) till: i64,
+    pub(super) written: i64,
     pub(super) status: u16,
-    pub(super) response: Vec<u8>,
+}
+
+impl Head {
+    /// None of what a script would not read either.
+    pub(super) fn read(value: &[u8]) -> Option<Self> {
+        let mut head = value.get(..HEAD)?;
+        if head.get_u8() != FORMAT {
+            return None;
+        }
+        let [state, detail, unknown] = array(&mut head).map(i64::from);
+        let (fingerprint, caller, lease) = (array(&mut head), array(&mut head), array(&mut head));
+        let [_attempt, _lapsed, max] = [(); 3].map(|()| head.get_u32_le());
+        let [retention, claimed, till, written] = [(); 4].map(|()| head.get_i64_le());
+        let status = head.get_u16_le();
+        let is_sound = (RUNNING..=HELD).contains(&state)
+            && [UnknownOutcome::Rerun, UnknownOutcome::Hold].map(code::of_unknown).contains(&unknown)
+            && max > 0
+            && [retention, claimed, till, written].iter().all(|millis| *millis >= 0);
+        let head =
+            Self { state, detail, unknown, fingerprint, caller, lease, retention, claimed, till, written, status };
+        is_sound.then_some(head)
+    }
+}
+
+fn array<const N: usize>(head: &mut &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    head.copy_to_slice(&mut array);
+    array
+}
+
+/// What a script is told of an outcome: the parts of the record that are new.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// What it begins with: format, state, detail.
+    pub(super) begin: [u8; 3],
+    /// What it ends with: last write, status, and the response.
+    pub(super) end: Vec<u8>,
 }
 
 impl Outcome {
     /// An end of a run that leaves no answer.
     pub(super) fn without_answer(state: i64, detail: i64) -> Self {
-        Self { state, detail, status: 0, response: Vec::new() }
+        Self::new(state, detail, NO_STATUS, 0)
     }
 
     pub(super) fn of(completion: &Completion) -> Self {
         match completion {
             Completion::Response(response) => Self::of_response(response),
             Completion::Tombstone(Tombstone { status, reason }) => {
-                Self { status: status.as_u16(), ..Self::without_answer(TOMBSTONE, code::of_reason(*reason)) }
+                Self::new(TOMBSTONE, code::of_reason(*reason), status.as_u16(), 0)
             }
         }
     }
@@ -65,27 +116,20 @@ impl Outcome {
         let headers = headers::encode(&response.headers);
         let trailers = response.trailers.as_ref().map(headers::encode);
         let length = LENGTH * 2 + headers.len() + trailers.as_ref().map_or(0, Vec::len) + response.body.len();
-        let mut bytes = Vec::with_capacity(length);
-        put(&mut bytes, &headers);
+        let mut outcome = Self::new(RECORDED, i64::from(trailers.is_some()), response.status.as_u16(), length);
+        put(&mut outcome.end, &headers);
         if let Some(trailers) = &trailers {
-            put(&mut bytes, trailers);
+            put(&mut outcome.end, trailers);
         }
-        bytes.extend_from_slice(&response.body);
-        Self {
-            state: RECORDED,
-            detail: i64::from(trailers.is_some()),
-            status: response.status.as_u16(),
-            response: bytes,
-        }
+        outcome.end.extend_from_slice(&response.body);
+        outcome
     }
 
-    /// How the run of a lease ends, as far as a script reads it.
-    pub(super) fn end(&self, lease: LeaseId) -> Vec<u8> {
-        let mut end = Vec::with_capacity(END);
-        end.extend(lease.as_bytes());
-        end.extend([byte(self.state), byte(self.detail)]);
-        end.extend(self.status.to_le_bytes());
-        end
+    fn new(state: i64, detail: i64, status: u16, length: usize) -> Self {
+        let mut end = Vec::with_capacity(HEAD - WRITTEN + length);
+        end.extend(UNTIMED.to_le_bytes());
+        end.extend(status.to_le_bytes());
+        Self { begin: [FORMAT, byte(state), byte(detail)], end }
     }
 }
 
@@ -136,11 +180,14 @@ pub(super) fn damaged(format: u8, state: u8) -> Vec<u8> {
 
 const FORMAT: u8 = 1;
 pub(super) const HEAD: usize = 130;
-const CLAIMED: usize = 104;
-const END: usize = 20;
 const DETAIL: usize = 2;
+const WRITTEN: usize = 120;
 const STATUS: usize = 128;
 const LENGTH: usize = size_of::<u32>();
+
+/// The last write, where it is not told.
+pub(super) const UNTIMED: i64 = 0;
+const NO_STATUS: u16 = 0;
 
 #[cfg(test)]
 mod tests {
@@ -152,10 +199,9 @@ mod tests {
 
     fn value(response: &StoredResponse) -> Vec<u8> {
         let outcome = Outcome::of_response(response);
-        let mut value = vec![0; HEAD];
-        value[DETAIL] = u8::try_from(outcome.detail).unwrap();
-        value[STATUS..].copy_from_slice(&outcome.status.to_le_bytes());
-        value.extend(outcome.response);
+        let mut value = vec![0; WRITTEN];
+        value[..outcome.begin.len()].copy_from_slice(&outcome.begin);
+        value.extend(outcome.end);
         value
     }
 

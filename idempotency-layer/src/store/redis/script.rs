@@ -79,7 +79,7 @@ macro_rules! script {
 
 script!(CLAIM: "read" "claim" "write");
 script!(RENEW: "read" "renew" "write");
-script!(SETTLE: "read" "settle" "write");
+script!(SETTLE: "end" "read" "settle" "write");
 script!(FORGET: "read" "forget");
 script!(RESOLVE: "read" "resolve" "write");
 script!(LOOK: "read" "look");

@@ -4,7 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 
 use super::cluster::{self, Cluster};
-use super::link::{Link, exchange};
+use super::link::{Link, Sent};
 
 /// The server or servers of a store.
 pub(super) enum Server {
@@ -23,12 +23,13 @@ pub(super) enum Node {
 }
 
 impl Server {
-    /// Sends a command to the server that has this key.
-    pub(super) async fn send(&self, key: &[u8], command: &Cmd) -> Result<Value, RedisError> {
+    /// Sends to the server that has this key.
+    pub(super) async fn send(&self, key: &[u8], sent: impl Into<Sent<'_>>) -> Result<Value, RedisError> {
+        let sent = sent.into();
         match self {
-            Self::Linked(link) => link.send(command).await,
-            Self::Cluster(cluster) => cluster.send(key, command).await,
-            Self::Given(connection) => exchange(&mut connection.clone(), command).await,
+            Self::Linked(link) => link.send(sent).await,
+            Self::Cluster(cluster) => cluster.send(key, sent).await,
+            Self::Given(connection) => sent.over(&mut connection.clone()).await,
         }
     }
 

@@ -7,6 +7,7 @@ use http::StatusCode;
 use redis::{Cmd, RedisError, Value};
 
 use super::failure::{of_verb, unavailable};
+use super::plain::{self, Met};
 use super::record::{self, Outcome};
 use super::script::{self, CLAIM, Call, FORGET, LOOK, RENEW, RESOLVE, SETTLE};
 use super::{RedisStore, held};
@@ -31,8 +32,15 @@ impl Store for RedisStore {
             // To be held if its holder goes silent, so without an expiry.
             UnknownOutcome::Hold => 0,
         };
-        let head = record::first(request, retention);
-        let call = CLAIM.on(&self.key(&request.lease.record)).with(&head[..]).with(duration).with(kept);
+        let key = self.key(&request.lease.record);
+        let head = record::first(request, retention, duration);
+        if kept > 0 && self.takes_plain_claims() {
+            let sent = self.shared.server.send(&key, &plain::commands(&key, &head, kept)).await;
+            if let Some(claim) = self.understand(request, sent)? {
+                return Ok(claim);
+            }
+        }
+        let call = CLAIM.on(&key).with(head).with(duration).with(kept);
         let (mut answer, is_kept) = self.write(&call).await?;
         let claim = match answer.code()? {
             attempt @ 1.. if answer.is_code() => {
@@ -91,7 +99,7 @@ impl Store for RedisStore {
             Resolution::Forget => Outcome::without_answer(ABSENT, 0),
         };
         let call = RESOLVE.on(&self.key(&held.record)).with(&held.hold.as_bytes()[..]).with(&by.as_bytes()[..]);
-        let call = call.with(outcome.state).with(outcome.detail).with(outcome.status).with(outcome.response);
+        let call = call.with(&outcome.begin[..]).with(outcome.end);
         self.decide(&held.record, &call).await
     }
 
@@ -120,8 +128,39 @@ impl Store for RedisStore {
 }
 
 impl RedisStore {
+    /// What a plain claim answers; nothing, if the script has to.
+    fn understand(&self, request: &ClaimRequest, sent: Result<Value, RedisError>) -> Result<Option<Claim>, StoreError> {
+        let answer = match sent {
+            Ok(answer) => answer,
+            // The server has refused it and done nothing: it has no memory left for a write, or takes none. A script that only
+            // reads, it may run all the same.
+            Err(error) if error.code().is_some() => {
+                self.refused_plain_claim(&error);
+                return Ok(None);
+            }
+            Err(error) => return Err(of_verb(error)),
+        };
+        let (value, left) = plain::answers(answer).ok_or_else(unheard_of)?;
+        Ok(Some(match plain::met(request, value.as_deref(), left) {
+            Met::Nothing => {
+                self.watchers().changed(&request.lease.record);
+                Claim::Acquired(Acquired { attempt: 1, queued: Duration::ZERO })
+            }
+            Met::OtherRequest => Claim::Reused,
+            Met::OtherCaller => Claim::CallerChanged,
+            Met::Recorded { expires_in } => {
+                let response = response(value.unwrap_or_default())?;
+                Claim::Recorded(Recorded { response, expires_in })
+            }
+            Met::Unavailable(tombstone) => Claim::Unavailable(tombstone),
+            Met::Running { age } => Claim::InFlight { age },
+            Met::Unclear => return Ok(None),
+        }))
+    }
+
     async fn settle(&self, lease: &Lease, outcome: Outcome) -> Result<Write, StoreError> {
-        let call = SETTLE.on(&self.key(&lease.record)).with(&outcome.end(lease.id)[..]).with(outcome.response);
+        let call = SETTLE.on(&self.key(&lease.record)).with(&lease.id.as_bytes()[..]);
+        let call = call.with(&outcome.begin[..]).with(outcome.end);
         self.decide(&lease.record, &call).await
     }
 
@@ -242,10 +281,7 @@ impl Answer {
             Self::Parts(parts) => parts.get_mut(at),
         };
         match part {
-            Some(Value::BulkString(value)) => match record::response(std::mem::take(value)) {
-                Ok(response) => Ok(Arc::new(response)),
-                Err(Damaged) => Err(StoreError::new(StoreErrorKind::Corrupt)),
-            },
+            Some(Value::BulkString(value)) => response(std::mem::take(value)),
             _ => Err(unheard_of()),
         }
     }
@@ -257,6 +293,13 @@ impl Answer {
             status: StatusCode::from_u16(self.number(1)?).map_err(|_| corrupt())?,
             reason: code::reason(self.int(2)?).ok_or_else(corrupt)?,
         })
+    }
+}
+
+fn response(value: Vec<u8>) -> Result<Arc<StoredResponse>, StoreError> {
+    match record::response(value) {
+        Ok(response) => Ok(Arc::new(response)),
+        Err(Damaged) => Err(StoreError::new(StoreErrorKind::Corrupt)),
     }
 }
 

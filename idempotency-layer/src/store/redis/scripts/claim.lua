@@ -1,15 +1,18 @@
 
 -- Asks to be the holder.
 --
--- ARGV: the record's head as far as the retention, as that of a first run; the lease's duration; how long the record is
+-- ARGV: the head of a first run's record, whose times are left to its expiry; the lease's duration; how long the record is
 -- kept, or 0 if it is to have no expiry.
 -- Answers: the attempt, from 1 on, of one that is acquired; {2, age} in flight, {3, expires in, value} recorded,
 -- {4, status, reason} unavailable; -3 another request, -4 another caller, -5 held.
 
 local head = ARGV[1]
 if state == ABSENT then
-  local record = head .. struct.pack('<I8I8I8H', now, now + ARGV[2], now, 0)
-  if ARGV[3] == '0' then call('SET', key, record) else call('SET', key, record, 'PX', ARGV[3]) end
+  if ARGV[3] == '0' then
+    call('SET', key, string.sub(head, 1, 104) .. struct.pack('<I8I8I8H', now, now + ARGV[2], now, 0))
+  else
+    call('SET', key, head, 'PX', ARGV[3])
+  end
   return 1
 end
 if identity ~= string.sub(head, 5, 68) then

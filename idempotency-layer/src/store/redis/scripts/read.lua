@@ -41,6 +41,20 @@ if value then
   elseif state == RUNNING and unknown == HOLD then
     -- It does not expire, and would be held if its holder went silent; so it is in the eyes of everyone else.
     is_held = till <= now
+  elseif written == 0 then
+    -- Written without a look at the clock: it is as old as is gone of its time.
+    local kept, left = retention, call('PTTL', key)
+    if state == RUNNING and till > kept then kept = till end
+    if kept < 1 then kept = 1 end
+    if left == -1 then
+      -- Somebody has taken its expiry away, and with it how old it is. An end is an end all the same.
+      if state == RUNNING then return -1 end
+      left = kept
+    end
+    expires = now + left
+    written = expires - kept
+    claimed, till = written, written + till
+    if left < 1 then state = ABSENT end
   else
     expires = written + retention
     if state == RUNNING and till > expires then expires = till end

@@ -1,10 +1,10 @@
 
 -- Carries out an operator's decision on one hold.
 --
--- ARGV: the hold's id, the decision's id, what becomes of the record (RECORDED, FREE, or ABSENT), detail, status,
--- response. Answers: 1 done, 0 fenced.
+-- ARGV: the hold's id, the decision's id; format u8, state u8, detail u8, with which the record is to begin, ABSENT if there
+-- is to be none; last write i64, status u16 and the response, with which it is to end. Answers: 1 done, 0 fenced.
 
-local to = ARGV[3] + 0
+local _, to, to_detail = string.byte(ARGV[3], 1, 3)
 if state == ABSENT then return to == ABSENT and 1 or 0 end
 -- Sent again.
 if not is_held then return holder == ARGV[2] and state == to and 1 or 0 end
@@ -15,4 +15,5 @@ if to == ABSENT then
   return 1
 end
 if to == FREE then lapsed = 0 end
-state, detail, status, holder, response, answer = to, ARGV[4], ARGV[5], ARGV[2], ARGV[6], 1
+state, detail, holder, answer = to, to_detail, ARGV[2], 1
+status, response = (struct.unpack('<H', ARGV[4], 9)), string.sub(ARGV[4], 11)
