@@ -14,6 +14,7 @@ mod model;
 mod moving;
 mod outages;
 mod overtaken;
+mod plain;
 mod replies;
 mod restarts;
 mod rivals;

@@ -1,13 +1,13 @@
 //! A slot that is half moved: what is asked of it goes to the node that has the key, or will have it.
 
-use idempotency_layer::store::{Claim, Look};
+use idempotency_layer::store::{Claim, ClaimRequest, Lease, LeaseId, Look};
 use idempotency_layer::{RedisStore, Store, StoreErrorKind};
 use idempotency_tests::redis::RedisCluster;
 
 use super::keys::{claim, lease};
 
 /// S12. The slot stays half moved, so that waiting helps nobody. Fails when `Cluster::send_until_settled` sends to the node
-/// that `ASK` names without `ASKING`, or does not go there.
+/// that `ASK` names without `ASKING`, or does not go there, and when `Link::send_asking` says it for the first command alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_of_a_slot_that_is_half_moved_are_found_and_made_where_they_belong() {
     let cluster = RedisCluster::start().await;
@@ -26,6 +26,8 @@ async fn keys_of_a_slot_that_is_half_moved_are_found_and_made_where_they_belong(
     for key in 1..=4 {
         assert!(matches!(store.look(&lease(key).record).await.unwrap(), Look::Running { .. }), "key {key}");
         assert!(matches!(store.claim(&claim(key)).await.unwrap(), Claim::Acquired(_)), "key {key} sent again");
+        let other = ClaimRequest { lease: Lease { id: LeaseId::random(), ..lease(key) }, ..claim(key) };
+        assert!(matches!(store.claim(&other).await.unwrap(), Claim::InFlight { .. }), "key {key} of another");
     }
     assert!(matches!(store.claim(&claim(5)).await.unwrap(), Claim::Acquired(_)));
 

@@ -237,7 +237,8 @@ mod tests {
         }
     }
 
-    /// Between the two commands. Fails when `gone` may be less than nothing.
+    /// Between the two commands. Fails when `gone` may be less than nothing, or an end is kept for longer than its
+    /// retention.
     #[test]
     fn a_record_that_has_become_younger_since_is_in_flight_and_not_older_than_it_is() {
         let of = claim(0, (0, 0), 30, 60);
@@ -250,5 +251,10 @@ mod tests {
             assert_eq!(met(&request, Some(&value), left), Met::Unclear, "{left}");
         }
         assert_eq!(met(&request, None, 60), Met::Nothing);
+        let State::Recorded(response) = ends()[1].clone().unwrap() else { unreachable!() };
+        let mut recorded = value;
+        recorded[..3].copy_from_slice(&Outcome::of_response(&response).begin);
+        let expires_in = Duration::from_millis(60);
+        assert_eq!(met(&request, Some(&recorded), 61), Met::Recorded { expires_in });
     }
 }
