@@ -90,7 +90,7 @@ async fn a_run_whose_times_are_not_told_is_over_when_its_lease_is() {
     assert!(matches!(refused, Claim::InFlight { age } if near(age, passed)), "{refused:?}");
     let look = store.look(&record).await.unwrap();
     assert!(matches!(look, Look::Running { age, lapsed: false, .. } if near(age, passed)), "{look:?}");
-    // It is the script that answers one of another caller's retention: that of the record counts.
+    // How long the record is kept tells its age, and not what is asked for now.
     let other = ClaimRequest { retention: kept * 2, ..again(1) };
     assert!(matches!(store.claim(&other).await.unwrap(), Claim::InFlight { .. }));
 

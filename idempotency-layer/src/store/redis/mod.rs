@@ -9,9 +9,14 @@
 //! # }
 //! ```
 //!
-//! 1. Each verb is one script on one key and one round trip, and works alike on a single server, behind Sentinel and in a
-//!    cluster. The servers are Redis from 6.2 on, or Valkey.
-//! 2. The clock is the server's (`TIME`), for leases and retentions. It should be kept in step between a primary and its
+//! 1. Each verb is one step on one key and one round trip, and works alike on a single server, behind Sentinel and in a
+//!    cluster. The servers are Redis from 6.2 on, or Valkey. The step is a script, but for most claims: from Redis 7.0 on a
+//!    claim under [`Rerun`](crate::UnknownOutcome::Rerun) is first sent as `SET … NX GET` with a `PTTL` behind it, which cost
+//!    a server a fraction of a script. They make a first run's record, or find a record that is answer enough. Where they
+//!    do not, as when a lease has lapsed, and where the server refuses them, the script is the second round trip; nobody
+//!    else takes a key over.
+//! 2. The clock is the server's, for leases and retentions: scripts ask for its `TIME`, and a record that no script wrote, or
+//!    that is a response, is as old as is gone of its expiry. The clock should be kept in step between a primary and its
 //!    replicas.
 //! 3. A record is one string under `idempotency:` and the record's id. Its expiry is its retention, renewed with each
 //!    write; no crash leaves a key without one. Held records, and runs that are to be held if they lapse, have none.
@@ -196,13 +201,12 @@ impl RedisStore {
     }
 
     fn key(&self, record: &RecordId) -> Vec<u8> {
-        let id = record.as_bytes();
-        let mut key = Vec::with_capacity(self.prefix.len() + 2 * id.len());
+        let mut key = Vec::with_capacity(self.prefix.len() + 2 * record.as_bytes().len());
         key.extend_from_slice(self.prefix.as_bytes());
-        // As the id is displayed, without a formatter for each digit.
-        key.extend(
-            id.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| b"0123456789abcdef"[usize::from(digit)]),
-        );
+        for byte in record.as_bytes() {
+            // As the id is displayed, without a formatter for each digit.
+            key.extend([byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+        }
         key
     }
 

@@ -135,19 +135,18 @@ impl Outcome {
 
 /// The response in the value of a RECORDED record, whose head a script has read.
 pub(super) fn response(value: Vec<u8>) -> Result<StoredResponse, Damaged> {
-    let mut rest = Bytes::from(value);
-    if rest.len() < HEAD {
-        return Err(Damaged);
-    }
-    let head = rest.split_to(HEAD);
+    let (head, mut rest) = value.split_at_checked(HEAD).ok_or(Damaged)?;
     let status = StatusCode::from_u16(u16::from_le_bytes([head[STATUS], head[STATUS + 1]])).map_err(|_| Damaged)?;
-    let headers = headers::decode(&take(&mut rest)?)?;
+    let headers = headers::decode(take(&mut rest)?)?;
     let trailers = match head[DETAIL] {
         0 => None,
-        1 => Some(headers::decode(&take(&mut rest)?)?),
+        1 => Some(headers::decode(take(&mut rest)?)?),
         _ => return Err(Damaged),
     };
-    Ok(StoredResponse { status, headers, body: rest, trailers })
+    let before = value.len() - rest.len();
+    let mut body = Bytes::from(value);
+    body.advance(before);
+    Ok(StoredResponse { status, headers, body, trailers })
 }
 
 /// A code as the byte that it is in a record.
@@ -163,10 +162,12 @@ fn put(bytes: &mut Vec<u8>, field: &[u8]) {
     bytes.extend_from_slice(field);
 }
 
-fn take(rest: &mut Bytes) -> Result<Bytes, Damaged> {
+fn take<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], Damaged> {
     let length = rest.try_get_u32_le().map_err(|_| Damaged)?;
     let length = usize::try_from(length).map_err(|_| Damaged)?;
-    if length > rest.len() { Err(Damaged) } else { Ok(rest.split_to(length)) }
+    let (taken, after) = rest.split_at_checked(length).ok_or(Damaged)?;
+    *rest = after;
+    Ok(taken)
 }
 
 /// A head that is read as this kind of damage.
