@@ -64,7 +64,7 @@ async fn what_is_recorded_is_replayed_also_where_nothing_can_be_written() {
         let router = gated(layer(&behind.store().await), gate.clone());
         let first = send(&router, keyed("/pay", "k"), "").await;
         assert_eq!(first.status, 201, "{name}");
-        let _: String = behind.redis.command(&["CONFIG", "SET", name, value]).await;
+        let _done: String = behind.redis.command(&["CONFIG", "SET", name, value]).await;
         let replay = send(&router, keyed("/pay", "k"), "").await;
         assert!(replay.is_replay() && replay.body == first.body, "{name}: {replay:?}");
         assert_eq!(send(&router, keyed("/pay", "k"), "another").await.problem(), Some("key-reused"), "{name}");

@@ -1,4 +1,4 @@
-//! The verbs: what each script is told, and what its answer means.
+//! The verbs: what the server is told for each, and what its answer means.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,8 +132,8 @@ impl RedisStore {
     fn understand(&self, request: &ClaimRequest, sent: Result<Value, RedisError>) -> Result<Option<Claim>, StoreError> {
         let answer = match sent {
             Ok(answer) => answer,
-            // The server has refused it and done nothing: it has no memory left for a write, or takes none. A script that only
-            // reads, it may run all the same.
+            // The server refuses it: it is too old, has no memory left for a write, or takes none. A script that only reads it
+            // may run all the same. If it is the second half that was refused, the script finds the claim's own run.
             Err(error) if error.code().is_some() => {
                 self.refused_plain_claim(&error);
                 return Ok(None);

@@ -1,4 +1,5 @@
--- Reads the record. A verb's script is this part, then what the verb decides, then `write.lua` if it may write.
+-- Reads the record. A verb's script is this part, then what the verb decides, then `write.lua` if it may write. Before all
+-- that, the end of a run has `end.lua`.
 --
 -- The layout is that of `record.rs`: a head of 130 bytes, numbers little-endian, then the response where there is one.
 -- Every script touches one key, and each of its writes gives the key its expiry anew.
@@ -42,12 +43,12 @@ if value then
     -- It does not expire, and would be held if its holder went silent; so it is in the eyes of everyone else.
     is_held = till <= now
   elseif written == 0 then
-    -- Written without a look at the clock: it is as old as is gone of its time.
+    -- Written without a look at the clock: it is as old as is gone of its time (see `plain.rs`, which counts likewise).
     local kept, left = retention, call('PTTL', key)
     if state == RUNNING and till > kept then kept = till end
     if kept < 1 then kept = 1 end
     if left == -1 then
-      -- Somebody has taken its expiry away, and with it how old it is. An end is an end all the same.
+      -- Somebody has taken its expiry away, and with it how old it is. What is completed is so all the same.
       if state == RUNNING then return -1 end
       left = kept
     end
