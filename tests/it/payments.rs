@@ -68,7 +68,7 @@ async fn a_kill_loses_nothing_that_was_answered() {
     a_kill_loses_nothing(&in_folder(folder.path())).await;
 }
 
-/// The process is killed, and the server is not. Fails when `settle.lua` writes no response.
+/// The process is killed, and the server is not. Fails when `end.lua` writes no response.
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_a_kill_of_the_process_loses_nothing_that_was_answered() {
     let redis = RedisServer::start().await;

@@ -115,7 +115,7 @@ pub(super) async fn lines(payments: &Server) -> usize {
     ledger.len()
 }
 
-/// S1. Fails when `claim.lua` never takes over a lease that has lapsed, and when it takes over at once.
+/// S1. Fails when `claim.lua` never takes over a lease that has lapsed, and when `plain::met` takes a run for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_claim_and_record_the_retry_runs_once_the_lease_has_lapsed() {
     for point in [Point::Claimed, Point::BeforeEffect, Point::Effect, Point::BeforeRecord] {
@@ -134,7 +134,7 @@ async fn killed_between_claim_and_record_the_retry_runs_once_the_lease_has_lapse
     }
 }
 
-/// S2. Fails when `settle.lua` writes no response.
+/// S2. Fails when `end.lua` writes no response.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_record_and_answer_the_retry_replays() {
     let behind = Behind::durable().await;

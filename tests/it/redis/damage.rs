@@ -74,7 +74,7 @@ async fn what_cannot_be_read_is_503_and_neither_run_nor_overwritten() {
 }
 
 /// S11 at the record: the run cannot be recorded, its client is answered, and what is there is left alone. Fails when
-/// `settle.lua` writes without reading.
+/// `end.lua` writes without reading.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_damaged_while_its_run_goes_on_is_not_overwritten_by_its_record() {
     join_all(DAMAGES.map(|(what, damage)| async move {

@@ -34,7 +34,7 @@ fn assert_lost(answer: &Answer, case: &str) {
 }
 
 /// S6, however the server is away, and if nobody takes over. Fails when `beat` fires the token for what the store says
-/// alone, and when `settle.lua` fences a lease that has lapsed.
+/// alone, and when `end.lua` fences a lease that has lapsed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_outlives_its_lease_is_told_and_is_recorded_where_nobody_took_over() {
     join_all(Fault::ALL.map(|fault| async move {
@@ -85,7 +85,7 @@ enum Since {
     Gone,
 }
 
-/// S6 and S26. Fails when `settle.lua` does not ask whose lease it is.
+/// S6 and S26. Fails when `end.lua` does not ask whose lease it is, or `settle.lua`.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_overtaken_holder_writes_late_is_fenced_whatever_has_become_of_its_key() {
     let cases = [Fault::Cut, Fault::Hung].into_iter().flat_map(|fault| {
