@@ -32,8 +32,8 @@ const BODY: &str = "{\"amount\":1}";
 /// Long enough for a run to begin in.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// S14. Fails when `machine::claim`, or Redis's `claim.lua`, compares no fingerprint, or takes a lapsed record over before
-/// it compares; and when `of_fields` or `body` leaves out any of the five.
+/// S14. Fails when `machine::claim`, or Redis's `plain::met`, compares no fingerprint; when the former takes a lapsed record
+/// over before it compares; and when `of_fields` or `body` leaves out any of the five.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_request_under_the_key_gets_422_before_while_and_after_the_run_and_after_a_lapse() {
     for subject in all().await {
@@ -120,7 +120,7 @@ async fn the_same_key_of_two_principals_is_two_operations() {
 }
 
 /// S15, without principals: another caller's response is never served. Fails when `machine::claim`, or Redis's
-/// `claim.lua`, compares no caller, or `caller_fingerprint` hashes no credentials.
+/// `plain::met`, compares no caller, or `caller_fingerprint` hashes no credentials.
 #[tokio::test(flavor = "multi_thread")]
 async fn other_credentials_never_get_the_response() {
     for subject in all().await {
