@@ -21,6 +21,7 @@ pub mod failpoint;
 pub mod gate;
 pub mod hooked;
 pub mod keeper;
+mod patience;
 pub mod port;
 pub mod proxy;
 pub mod redis;

@@ -15,10 +15,9 @@ pub use cluster::{RedisCluster, SlotMove};
 pub use sentinels::{DOWN_AFTER, RedisSentinels};
 pub use server::RedisServer;
 
-use std::time::{Duration, Instant};
-
 use tokio::sync::OnceCell;
-use tokio::time::sleep;
+
+use crate::patience::{PATIENCE, Patience};
 
 /// One server for all tests of a program that do it no harm; each has keys of its own.
 pub async fn shared() -> &'static RedisServer {
@@ -26,24 +25,5 @@ pub async fn shared() -> &'static RedisServer {
     SERVER.get_or_init(RedisServer::start).await
 }
 
-/// Between two questions to a server: whether it is worth asking again.
-struct Patience {
-    begun: Instant,
-}
-
-impl Patience {
-    fn new() -> Self {
-        Self { begun: Instant::now() }
-    }
-
-    /// Waits a little. Redis tells of what is waited for here only who asks.
-    async fn lasts(&self) -> bool {
-        sleep(Duration::from_millis(10)).await;
-        self.begun.elapsed() < PATIENCE
-    }
-}
-
-/// How long a server may take to do what it is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// The file in a server's folder that it reads its configuration from and rewrites.
 const CONFIGURATION: &str = "redis.conf";
