@@ -51,6 +51,7 @@ mod log;
 mod outage;
 mod outcomes;
 mod payments;
+mod postgres_servers;
 mod proxy;
 mod queue;
 mod redis;

@@ -69,7 +69,7 @@ fn a_paused_server_does_not_outlive_a_test_that_panics() {
 /// Fails when the keeper ignores the end of its standard input: `while :; do read -r order`.
 #[tokio::test]
 async fn a_server_does_not_outlive_a_process_that_is_killed() {
-    let mut orphan = Server::start(Path::new(env!("CARGO_BIN_EXE_orphan")), [""; 0]).await;
+    let mut orphan = Server::start(Path::new(env!("CARGO_BIN_EXE_orphan")), ["redis"]).await;
     let id = Pid::from_raw(orphan.line_after("server ").await.parse().unwrap());
     assert!(!is_gone(id));
     orphan.kill().await;

@@ -4,6 +4,7 @@
 //! - [`keeper`]: a server program that others wrote, gone with its handle or its test's process, however that ends.
 //! - [`port`]: ports that stay a server's own while it is away.
 //! - [`redis`]: Redis servers of a test's own.
+//! - [`postgres`]: PostgreSQL servers of a test's own, and PgBouncer in front of one.
 //! - [`proxy`]: a proxy that counts round trips and loses replies, whatever the protocol.
 //! - [`client`]: keyed requests over a socket, and one that goes on until it has its answer.
 //! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
@@ -23,6 +24,7 @@ pub mod hooked;
 pub mod keeper;
 mod patience;
 pub mod port;
+pub mod postgres;
 pub mod proxy;
 pub mod redis;
 pub mod server;
