@@ -11,8 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::time::timeout;
 
-/// Fails when the keeper empties the folder in `stop`; and when its `stop` kills the server before it is stopped, or lists no
-/// children, for then some of them may live.
+/// Fails when the keeper empties the folder in `stop`, and when `stop` reads no children: they notice only later.
 #[tokio::test]
 async fn a_killed_and_restarted_server_has_its_port_and_what_was_committed() {
     let postgres = PostgresServer::start().await;
@@ -105,7 +104,7 @@ async fn a_stopped_server_ends_its_connections_and_has_nothing_to_recover() {
     assert!(!postgres.log().contains("automatic recovery"), "{}", postgres.log());
 }
 
-/// Fails when `TERMINATE` counts those that it leaves: `pg_cancel_backend(pid)`.
+/// Fails when `TERMINATE` cancels queries: `pg_cancel_backend(pid)`.
 #[tokio::test]
 async fn terminated_connections_end_and_others_begin() {
     let postgres = PostgresServer::start().await;
@@ -117,7 +116,7 @@ async fn terminated_connections_end_and_others_begin() {
     assert_eq!(postgres.terminate_backends().await, 0);
 }
 
-/// Fails when `url` has no password or `INITIALIZE` says `trust`, and when `create_database` gives the URL of the server's.
+/// Fails when `url_at` has no password, when `INITIALIZE` says `trust`, and when `create_database` gives the server's own URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn tests_that_share_a_server_have_databases_of_their_own_and_need_its_password() {
     let (one, two) =
@@ -131,7 +130,7 @@ async fn tests_that_share_a_server_have_databases_of_their_own_and_need_its_pass
     assert_eq!(refused.into_database_error().unwrap().code().unwrap(), "28P01");
 }
 
-/// Fails when a setting of the caller does not come after those of the harness.
+/// Fails when `start_on` puts the caller's settings before those of the harness.
 #[tokio::test]
 async fn a_server_has_the_settings_that_it_is_started_with() {
     let postgres = PostgresServer::start_with(&[("max_connections", "7"), ("lock_timeout", "3s")]).await;
@@ -145,7 +144,8 @@ async fn a_server_has_the_settings_that_it_is_started_with() {
 /// Fails when `pool_mode` is `session`.
 #[tokio::test]
 async fn clients_of_a_bouncer_have_one_backend_in_turn_and_what_others_left_in_it() {
-    let bouncer = PgBouncer::start_with(shared().await.address(), &[("default_pool_size", "1")]).await;
+    let settings = [("default_pool_size", "1"), ("query_wait_timeout", "20")];
+    let bouncer = PgBouncer::start_with(shared().await.address(), &settings).await;
     let mut one = PgConnection::connect_with(&bouncer.options("postgres")).await.unwrap();
     let mut two = PgConnection::connect_with(&bouncer.options("postgres")).await.unwrap();
     let own = backend(&mut one).await;
@@ -177,7 +177,7 @@ async fn a_bouncer_refuses_what_debian_has_it_refuse() {
     assert!(refused.to_string().contains("unsupported startup parameter: extra_float_digits"), "{refused}");
 }
 
-/// Fails when `kill` or `pause` does nothing, and when the bouncer's port is not the same after `restart`.
+/// Fails when `kill`, `pause` or `restart` of the bouncer does nothing.
 #[tokio::test]
 async fn a_bouncer_is_killed_restarted_paused_and_resumed() {
     let bouncer = PgBouncer::start(shared().await).await;
@@ -195,7 +195,7 @@ async fn a_bouncer_is_killed_restarted_paused_and_resumed() {
     answer.await;
 }
 
-/// Fails when `requests` in the proxy counts instead of `replies`, for a connection is opened by more than it is counted.
+/// Fails when `replies` in the proxy counts each time it reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_counts_what_a_query_costs() {
     let proxy = Proxy::start(shared().await.address()).await;
@@ -218,7 +218,7 @@ async fn the_proxy_counts_what_a_query_costs() {
     assert_eq!(proxy.reset_round_trips(), 1);
 }
 
-/// Fails when the proxy's `replies` takes `Kind::Drop` for `Kind::Silence`.
+/// Fails when `replies` in the proxy does not return after what it drops.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_loses_the_reply_to_a_commit_that_happened() {
     let postgres = PostgresServer::start().await;
@@ -233,7 +233,7 @@ async fn the_proxy_loses_the_reply_to_a_commit_that_happened() {
     assert_eq!(postgres.fetch::<i64>("SELECT count(*) FROM kept").await, 1);
 }
 
-/// Fails when `start_with` of the bouncer takes no notice of the address.
+/// Fails when `configuration` leaves out the upstream's port, which then is 5432.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_stands_between_the_bouncer_and_its_server() {
     let proxy = Proxy::start(shared().await.address()).await;

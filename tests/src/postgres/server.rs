@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(server.fetch::<i32>("SELECT 2").await, 2);
     }
 
-    /// Fails when `began` does not call `disown_memory`, and when it kills only the first process.
+    /// Fails when `began` does not call `disown_memory`.
     #[tokio::test]
     async fn a_killed_server_leaves_no_shared_memory() {
         let exists = |id: &str| {
