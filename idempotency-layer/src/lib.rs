@@ -64,6 +64,7 @@
 //! - `axum`: [`Operation`] as an extractor, [`TransactionError`] as a response, and the full path of nested routers in
 //!   the fingerprint.
 //! - `multipart`: forms fingerprinted by their parts.
+//! - `postgres`: the `PostgresStore`, for many processes and for money, with the handler's transaction.
 //! - `redis`: the `RedisStore`, for many processes, on Redis or Valkey, single, behind Sentinel or as a cluster.
 //! - `sqlite`: the `SqliteStore`, durable on one machine, with the handler's transaction.
 //! - `conformance`: the lists of properties that every store and every transactional store keeps, to run on a store of
@@ -122,6 +123,8 @@ pub use self::store::{
     Fingerprint, MemoryStore, RecordId, SharedStore, SharedTransactionalStore, Store, StoreError, StoreErrorKind,
     TransactionalStore, UnknownOutcome,
 };
+#[cfg(feature = "postgres")]
+pub use self::store::{PostgresStore, PostgresTransaction};
 #[cfg(feature = "sqlite")]
 pub use self::store::{SqliteStore, SqliteTransaction};
 pub use self::transaction::{TransactionError, TransactionErrorKind, TransactionGuard};

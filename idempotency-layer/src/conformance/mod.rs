@@ -43,6 +43,8 @@ mod memory;
 pub mod mismatch;
 mod overlap;
 pub mod policy;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 pub mod responses;
@@ -56,6 +58,8 @@ pub mod waiting;
 pub use self::harness::{Erased, Harness};
 pub use self::list::Property;
 pub use self::memory::MemoryHarness;
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresHarness;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisHarness;
 #[cfg(feature = "sqlite")]

@@ -49,7 +49,7 @@ pub(crate) fn of_unknown(outcome: UnknownOutcome) -> i64 {
     }
 }
 
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn unknown(code: i64) -> Option<UnknownOutcome> {
     match code {
         1 => Some(UnknownOutcome::Rerun),

@@ -42,16 +42,18 @@
 //! What a store does *not* promise: that code which lost its lease stops. The holder is told; effects belong into
 //! the [transaction](TransactionalStore) or behind an idempotent call.
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod code;
 mod error;
-#[cfg(any(feature = "redis", feature = "sqlite"))]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 mod headers;
 mod held;
 mod lease;
 mod machine;
 mod memory;
 mod outcome;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod response;
@@ -68,6 +70,8 @@ pub use self::lease::{
 };
 pub use self::memory::MemoryStore;
 pub use self::outcome::{Acquired, Begin, Claim, Commit, Look, Recorded, Renewal, Watch, Write};
+#[cfg(feature = "postgres")]
+pub use self::postgres::{PostgresStore, PostgresTransaction};
 #[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
 pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason};

@@ -1,0 +1,88 @@
+//! Records whose retention is over leave the tables, a few at a time.
+//!
+//! An expired record is absent to every verb with or without this; sweeping is about room. Each batch is a statement of its
+//! own that passes by what somebody else is writing. Never removed: a held record, a run under Hold, a run whose lease is
+//! live or was until a minute ago, a row in a format that this version does not know. Leases of runs that are over, and
+//! what handlers' transactions leave, go in the same way.
+//!
+//! One sweeper per database is enough, and more do no harm. Once a minute keeps each sweep short.
+
+use std::time::Duration;
+
+use sqlx::SqlStr;
+use tokio::task::AbortHandle;
+
+use super::PostgresStore;
+use super::row::millis;
+use crate::store::StoreError;
+#[cfg(doc)]
+use crate::store::StoreErrorKind;
+
+impl PostgresStore {
+    /// Removes what has expired by now, and says how many records that were.
+    ///
+    /// # Errors
+    ///
+    /// - [`Misconfigured`](StoreErrorKind::Misconfigured) when the schema was not [migrated](PostgresStore::migrate).
+    /// - [`Unavailable`](StoreErrorKind::Unavailable) when the server does not answer. Batches before that are removed; the
+    ///   next sweep removes the rest.
+    pub async fn sweep(&self) -> Result<u64, StoreError> {
+        let removed = self.sweep_in_batches(&self.statements.sweep_records).await?;
+        let _leases = self.sweep_in_batches(&self.statements.sweep_leases).await?;
+        let transactions = || sqlx::query(self.statements.sweep_transactions.clone()).bind(BATCH);
+        let _marks = self.ask(&self.shared.verbs, transactions).await?;
+        Ok(removed)
+    }
+
+    /// Sweeps at once and then with this pause between, in a task of the current runtime, until the [`Sweeper`] is
+    /// dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn spawn_sweeper(&self, pause: Duration) -> Sweeper {
+        let store = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                match store.sweep().await {
+                    Ok(removed) => tracing::debug!(removed, "swept idempotency records"),
+                    Err(error) => {
+                        tracing::warn!(error = error.cause(), "idempotency records were not swept; the next sweep may")
+                    }
+                }
+                tokio::time::sleep(pause).await;
+            }
+        });
+        Sweeper { task: task.abort_handle() }
+    }
+
+    async fn sweep_in_batches(&self, statement: &SqlStr) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        loop {
+            let sweep = || sqlx::query(statement.clone()).bind(BATCH).bind(millis(GRACE));
+            let batch = self.ask(&self.shared.verbs, sweep).await?.answer.affected;
+            removed += batch;
+            if batch < BATCH.unsigned_abs() {
+                return Ok(removed);
+            }
+        }
+    }
+}
+
+/// Sweeps for as long as it is kept.
+#[must_use = "dropped, it stops"]
+#[derive(Debug)]
+pub struct Sweeper {
+    task: AbortHandle,
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+const BATCH: i64 = 500;
+
+/// By when a statement that began before has ended.
+const GRACE: Duration = Duration::from_secs(60);
