@@ -1,14 +1,16 @@
-//! Where payments are written down: in memory, in the same SQLite file and transaction as their records, or in Redis.
+//! Where payments are written down: in memory, in Redis, or in the database and the transaction of their records, which is
+//! SQLite or PostgreSQL.
 //!
 //! Redis has no transaction that line and record could share. There a line is written under the id of its operation, and
 //! only once: a run that is repeated after a crash finds the line of the run before it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use idempotency_layer::{Operation, RedisStore, SqliteStore, TransactionError};
+use idempotency_layer::{Operation, PostgresStore, RedisStore, SqliteStore, TransactionError};
 use redis::{AsyncCommands, RedisError};
-use sqlx::Row;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqliteRow};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
+use sqlx::{ColumnIndex, Decode, Row, Type};
 
 use crate::payment::{Order, Payment};
 use crate::servers::{Link, Servers};
@@ -17,6 +19,7 @@ use crate::servers::{Link, Servers};
 pub(crate) enum Ledger {
     Memory(Arc<Mutex<Vec<Payment>>>),
     Sqlite { pool: SqlitePool, store: SqliteStore },
+    Postgres { pool: PgPool, store: PostgresStore },
     Redis(Link),
 }
 
@@ -59,6 +62,17 @@ pub(crate) async fn sqlite(url: &str) -> Result<(Ledger, SqliteStore), Box<dyn s
     Ok((Ledger::Sqlite { pool, store: store.clone() }, store))
 }
 
+/// Connects, makes the tables, and gives the ledger and the store of its records.
+pub(crate) async fn postgres(url: &str) -> Result<(Ledger, PostgresStore), Box<dyn std::error::Error>> {
+    // Checks the URL and never repeats it.
+    let store = PostgresStore::connect(url).await?;
+    store.migrate().await?;
+    // Opens no connection before the first use, so that an error here is about the URL, too.
+    let pool = PgPoolOptions::new().connect_lazy(url).map_err(|_| "not a URL of PostgreSQL")?;
+    sqlx::raw_sql(CREATE_IN_POSTGRES).execute(&pool).await?;
+    Ok((Ledger::Postgres { pool, store: store.clone() }, store))
+}
+
 impl Ledger {
     pub(crate) fn memory() -> Self {
         Self::Memory(Arc::default())
@@ -89,6 +103,15 @@ impl Ledger {
                     .await?;
                 inserted.last_insert_rowid()
             }
+            Self::Postgres { store, .. } => {
+                let mut transaction = operation.transaction(store).await?;
+                sqlx::query_scalar("INSERT INTO payment (account, amount, currency) VALUES ($1, $2, $3) RETURNING id")
+                    .bind(account)
+                    .bind(amount)
+                    .bind(&currency)
+                    .fetch_one(&mut *transaction.connection().await?)
+                    .await?
+            }
             Self::Redis(link) => {
                 let written = write_once(link, operation, account, &currency, amount).await;
                 if written.is_err() {
@@ -105,9 +128,11 @@ impl Ledger {
         match self {
             Self::Memory(payments) => Ok(payments.lock().unwrap_or_else(PoisonError::into_inner).clone()),
             Self::Sqlite { pool, .. } => {
-                let rows = sqlx::query("SELECT id, account, amount, currency FROM payment ORDER BY id")
-                    .fetch_all(pool)
-                    .await?;
+                let rows = sqlx::query(SELECT).fetch_all(pool).await?;
+                rows.iter().map(payment).collect()
+            }
+            Self::Postgres { pool, .. } => {
+                let rows = sqlx::query(SELECT).fetch_all(pool).await?;
                 rows.iter().map(payment).collect()
             }
             Self::Redis(link) => {
@@ -144,7 +169,12 @@ async fn write_once(
     serde_json::from_str(&line).map_err(|error| LedgerError::Redis(std::io::Error::from(error).into()))
 }
 
-fn payment(row: &SqliteRow) -> Result<Payment, LedgerError> {
+fn payment<'r, R: Row>(row: &'r R) -> Result<Payment, LedgerError>
+where
+    &'static str: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    String: Decode<'r, R::Database> + Type<R::Database>,
+{
     Ok(Payment {
         id: row.try_get("id")?,
         account: row.try_get("account")?,
@@ -155,6 +185,18 @@ fn payment(row: &SqliteRow) -> Result<Payment, LedgerError> {
 
 const LINES: &str = "payments:lines";
 const LAST_ID: &str = "payments:last-id";
+
+const SELECT: &str = "SELECT id, account, amount, currency FROM payment ORDER BY id";
+
+/// Two processes that make the table at once would be in each other's way.
+const CREATE_IN_POSTGRES: &str = "
+SELECT pg_advisory_xact_lock(31632083628223860);
+CREATE TABLE IF NOT EXISTS payment (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account  text   NOT NULL,
+    amount   bigint NOT NULL CHECK (amount > 0),
+    currency text   NOT NULL
+)";
 
 const CREATE: &str = "
 CREATE TABLE IF NOT EXISTS payment (

@@ -4,7 +4,7 @@
 //!   `Idempotency-Key` and an `x-account` writes one line into the ledger, however often it is sent.
 //! - `GET /ledger` shows every line.
 //!
-//! On SQLite the line and the record of the answer are committed in one transaction: after a `kill -9` there are both
+//! On SQLite and PostgreSQL the line and the record of the answer are committed in one transaction: after a `kill -9` there are both
 //! or none, and the retry gets the same answer or makes the payment. In memory both are gone together with the process.
 //! On Redis they are two writes: the line is written once for each operation, so that a run that is repeated finds it, and
 //! both last as long as the server's data.
@@ -41,7 +41,7 @@ struct Options {
     /// Where to listen; port 0 picks a free one.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: String,
-    /// Where records and ledger live: `memory`, `sqlite:PATH`, `redis://HOST:PORT` or
+    /// Where records and ledger live: `memory`, `sqlite:PATH`, `postgres://USER@HOST/DATABASE`, `redis://HOST:PORT` or
     /// `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`.
     #[arg(long, default_value = "memory")]
     store: String,
@@ -59,6 +59,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 enum StoreOption {
     Memory,
     Sqlite(String),
+    Postgres(String),
     Redis(Servers),
 }
 
@@ -69,13 +70,14 @@ impl FromStr for StoreOption {
         match text.split_once(':') {
             None if text == "memory" => Ok(Self::Memory),
             Some(("sqlite", path)) if !path.is_empty() => Ok(Self::Sqlite(text.to_owned())),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(text.to_owned())),
             _ => Servers::read(text).map(Self::Redis).ok_or_else(|| EXPECTED.to_owned()),
         }
     }
 }
 
-const EXPECTED: &str =
-    "expected `memory`, `sqlite:PATH`, `redis://HOST:PORT` or `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`";
+const EXPECTED: &str = "expected `memory`, `sqlite:PATH`, `postgres://USER@HOST/DATABASE`, `redis://HOST:PORT` or \
+     `redis+sentinel://HOST:PORT,HOST:PORT/MASTER`";
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -103,6 +105,10 @@ async fn serve(options: Options) -> Result<(), Box<dyn Error>> {
         StoreOption::Memory => (Ledger::memory(), SharedStore::new(MemoryStore::new())),
         StoreOption::Sqlite(url) => {
             let (ledger, store) = ledger::sqlite(url).await?;
+            (ledger, SharedStore::new(store))
+        }
+        StoreOption::Postgres(url) => {
+            let (ledger, store) = ledger::postgres(url).await?;
             (ledger, SharedStore::new(store))
         }
         StoreOption::Redis(servers) => {
