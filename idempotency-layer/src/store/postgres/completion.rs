@@ -8,9 +8,8 @@
 //! 3. A COMMIT whose answer did not come is decided in the database. [`confirm`](TransactionalStore::confirm) waits for the
 //!    row's lock, which the transaction has until then, before it reads.
 
-use futures_util::TryStreamExt;
+use sqlx::Row;
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Either, Executor, Row};
 use tokio::time::{Instant, timeout_at};
 
 use super::PostgresStore;
@@ -18,7 +17,9 @@ use super::failure::{
     is_conflict, is_constraint, is_of_connection, is_of_ended_transaction, of_statement, unavailable,
 };
 use super::line::Lent;
+use super::open::Open;
 use super::row::{self, Columns};
+use super::statements::Opening;
 use super::transaction::PostgresTransaction;
 use crate::store::machine::{self, Liveness, State};
 use crate::store::{Begin, Commit, Completion, Lease, LeaseId, StoreError, TransactionalStore};
@@ -32,11 +33,11 @@ impl TransactionalStore for PostgresStore {
         loop {
             let mut lent = self.lend(&self.shared.transactions.line, deadline).await?;
             match timeout_at(deadline, self.begin_on(&mut lent, lease, &mark)).await {
-                Ok(Ok(true)) => {
-                    let open = self.shared.transactions.note(lease.id, mark, lent);
+                Ok(Ok(Some(xid))) => {
+                    let open = self.shared.transactions.note(lease.id, mark, xid, lent);
                     return Ok(Begin::Begun(PostgresTransaction { open }));
                 }
-                Ok(Ok(false)) => {
+                Ok(Ok(None)) => {
                     lent.discard();
                     return Ok(Begin::Fenced);
                 }
@@ -55,11 +56,10 @@ impl TransactionalStore for PostgresStore {
     ) -> Result<Commit, StoreError> {
         let Some(mut lent) = transaction.open.give_back() else { return Ok(Commit::Lost) };
         let deadline = Instant::now() + self.timeout;
-        let mark = if transaction.open.lease == lease.id { transaction.open.mark } else { [0; 16] };
-        let written = timeout_at(deadline, self.write_in(&mut lent, &mark, lease, completion)).await;
+        let written = timeout_at(deadline, self.write_in(&mut lent, &transaction.open, lease, completion)).await;
         let written = written.map_err(|_| unavailable("Postgres did not take the record in time"))?;
         let committed = match written {
-            Ok(Written::Record) => timeout_at(deadline, self.commit(&mut lent)).await,
+            Ok(Written::Record) => timeout_at(deadline, self.end(&mut lent, "COMMIT")).await,
             Ok(Written::Nothing) => {
                 lent.discard();
                 return self.unless_overtaken(lease, Commit::Lost).await;
@@ -89,9 +89,9 @@ impl TransactionalStore for PostgresStore {
     async fn rollback(&self, transaction: PostgresTransaction) {
         let Some(mut lent) = transaction.open.give_back() else { return };
         let deadline = Instant::now() + self.timeout;
-        let rolled_back = timeout_at(deadline, sqlx::raw_sql("ROLLBACK").execute(&mut *lent)).await;
+        let rolled_back = timeout_at(deadline, self.end(&mut lent, "ROLLBACK")).await;
         // Without an answer the connection is dropped, which rolls back as well.
-        if let Ok(Ok(_)) = rolled_back {
+        if let Ok(Ok(())) = rolled_back {
             lent.give_back();
         }
     }
@@ -131,38 +131,50 @@ enum Written {
 }
 
 impl PostgresStore {
-    /// Opens the transaction, and says whether the lease holds its record.
-    async fn begin_on(&self, connection: &mut PgConnection, lease: &Lease, mark: &[u8; 16]) -> sqlx::Result<bool> {
-        let begin = self.statements.begin(
-            self.isolation.in_sql(),
-            lease.record.as_bytes(),
-            lease.id.as_bytes(),
+    /// Opens the transaction and gives its id, if the lease holds its record.
+    async fn begin_on(
+        &self,
+        connection: &mut PgConnection,
+        lease: &Lease,
+        mark: &[u8; 16],
+    ) -> sqlx::Result<Option<String>> {
+        let begin = self.statements.begin(&Opening {
+            isolation: self.isolation.in_sql(),
+            record: lease.record.as_bytes(),
+            lease: lease.id.as_bytes(),
             mark,
-            self.max_idle.as_millis(),
-        );
-        let mut told = connection.fetch_many(sqlx::raw_sql(begin));
-        let mut is_held = false;
-        while let Some(next) = told.try_next().await? {
-            if let Either::Right(row) = next {
-                // A simple query's values are text.
-                is_held = row.try_get_raw(0)?.as_str().is_ok_and(|count| count == "1");
-            }
-        }
-        Ok(is_held)
+            idle_millis: self.max_idle.as_millis(),
+            is_legacy: self.is_legacy,
+        });
+        let rows = sqlx::raw_sql(begin).fetch_all(connection).await?;
+        let [held, xid] = &rows[..] else {
+            return Err(sqlx::Error::Protocol("a transaction was begun with other answers than its own".into()));
+        };
+        Ok(if text(held)? == "1" { Some(text(xid)?.to_owned()) } else { None })
     }
 
     async fn write_in(
         &self,
         lent: &mut Lent,
-        mark: &[u8; 16],
+        open: &Open,
         lease: &Lease,
         completion: &Completion,
     ) -> sqlx::Result<Written> {
+        if open.lease != lease.id {
+            return Ok(Written::Nothing);
+        }
+        if self.is_legacy {
+            // Outside of the transaction, what is prepared here could be run there. This cannot.
+            let row = sqlx::raw_sql("SELECT pg_current_xact_id()").fetch_one(&mut **lent).await?;
+            if text(&row)? != open.xid {
+                return Ok(Written::Nothing);
+            }
+        }
         let columns = Columns::of_completion(completion);
         let statement = sqlx::query(self.statements.complete_in.clone())
             .bind(&lease.record.as_bytes()[..])
             .bind(&lease.id.as_bytes()[..])
-            .bind(&mark[..])
+            .bind(&open.mark[..])
             .bind(columns.state);
         let statement = columns.bind_answer(statement).persistent(!self.is_legacy);
         let row: PgRow = statement.fetch_one(&mut **lent).await?;
@@ -170,12 +182,13 @@ impl PostgresStore {
         Ok(if is_marked == 1 && state == Some(columns.state) { Written::Record } else { Written::Nothing })
     }
 
-    async fn commit(&self, lent: &mut Lent) -> sqlx::Result<()> {
+    /// Ends the transaction, so that the connection can be used for another.
+    async fn end(&self, lent: &mut Lent, how: &'static str) -> sqlx::Result<()> {
         if self.is_legacy {
-            // Prepared in this session, which is another's after the COMMIT.
+            // What the handler has had prepared is in a session that is another's from the end on.
             sqlx::Connection::clear_cached_statements(&mut **lent).await?;
         }
-        sqlx::raw_sql("COMMIT").execute(&mut **lent).await?;
+        sqlx::raw_sql(how).execute(&mut **lent).await?;
         Ok(())
     }
 
@@ -186,4 +199,9 @@ impl PostgresStore {
             _ => Commit::Fenced,
         })
     }
+}
+
+/// A value of a simple query.
+fn text(row: &PgRow) -> sqlx::Result<&str> {
+    row.try_get_raw(0)?.as_str().map_err(sqlx::Error::Decode)
 }

@@ -22,6 +22,8 @@ type Registry = Mutex<HashMap<LeaseId, Weak<Open>>>;
 pub(super) struct Open {
     pub(super) lease: LeaseId,
     pub(super) mark: [u8; 16],
+    /// The transaction's id, in text.
+    pub(super) xid: String,
     /// Set once: whoever sets it takes the connection.
     pub(super) ending: OnceLock<Ending>,
     /// Empty once the transaction has ended. Locked by a guard, and by whoever takes the connection.
@@ -44,10 +46,11 @@ impl Transactions {
     }
 
     /// Notes a transaction that was begun.
-    pub(super) fn note(&self, lease: LeaseId, mark: [u8; 16], connection: Lent) -> Arc<Open> {
+    pub(super) fn note(&self, lease: LeaseId, mark: [u8; 16], xid: String, connection: Lent) -> Arc<Open> {
         let open = Arc::new(Open {
             lease,
             mark,
+            xid,
             ending: OnceLock::new(),
             cell: tokio::sync::Mutex::new(Some(connection)),
             registry: Arc::downgrade(&self.open),

@@ -79,31 +79,46 @@ impl Statements {
         }
     }
 
-    /// Opens a handler's transaction, tells how many records the lease holds, and leaves the mark in it.
+    /// Opens a handler's transaction, tells how many records the lease holds, leaves the mark in it, and tells the
+    /// transaction's id.
     ///
     /// It is one simple query, so that it is one round trip; what it is told are bytes and numbers of ours.
-    pub(super) fn begin(&self, isolation: &str, record: &[u8], lease: &[u8], mark: &[u8], idle_millis: u128) -> SqlStr {
-        let [record, lease, mark] = [record, lease, mark].map(literal);
+    pub(super) fn begin(&self, opening: &Opening<'_>) -> SqlStr {
+        let [record, lease, mark] = [opening.record, opening.lease, opening.mark].map(literal);
+        let Opening { isolation, idle_millis, .. } = opening;
         let fence = BEGIN_FENCE
             .replace("{renewed_past_expiry}", RENEWED_PAST_EXPIRY)
             .replace("$1", &record)
             .replace("$2", &lease)
             .replace("{now}", NOW)
             .replace("{s}", &self.schema);
-        let begin = format!("BEGIN ISOLATION LEVEL {isolation} READ WRITE");
+        // A session that others have had may have statements of theirs, under the names that are next.
+        let clean = if opening.is_legacy { "; DEALLOCATE ALL" } else { "" };
+        let begin = format!("BEGIN ISOLATION LEVEL {isolation} READ WRITE{clean}");
         let mark = format!(
             "SET LOCAL idle_in_transaction_session_timeout = {idle_millis}; \
-             INSERT INTO {}.idempotency_transaction (mark, lock) VALUES ({mark}, 0)",
+             INSERT INTO {}.idempotency_transaction (mark, lock) VALUES ({mark}, 0) RETURNING xid",
             self.schema
         );
         // What a serializable transaction has read of records would be in conflict with what others write beside them.
-        let text = if isolation == "SERIALIZABLE" {
+        let text = if *isolation == "SERIALIZABLE" {
             format!("BEGIN READ ONLY; {fence}; COMMIT; {begin}; {mark}")
         } else {
             format!("{begin}; {fence}; {mark}")
         };
         AssertSqlSafe(text).into_sql_str()
     }
+}
+
+/// What a handler's transaction is opened with.
+#[derive(Debug)]
+pub(super) struct Opening<'a> {
+    pub(super) isolation: &'static str,
+    pub(super) record: &'a [u8],
+    pub(super) lease: &'a [u8],
+    pub(super) mark: &'a [u8],
+    pub(super) idle_millis: u128,
+    pub(super) is_legacy: bool,
 }
 
 /// A name as an identifier, whatever is in it.
