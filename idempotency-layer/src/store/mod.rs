@@ -60,6 +60,8 @@ mod response;
 mod shared;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod sweeper;
 mod watchers;
 
 pub use self::error::{StoreError, StoreErrorKind};
@@ -78,6 +80,8 @@ pub use self::response::{Completion, StoredResponse, Tombstone, TombstoneReason}
 pub use self::shared::{SharedStore, SharedTransactionalStore};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::{SqliteStore, SqliteTransaction};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use self::sweeper::Sweeper;
 
 /// Where the records live; see the [module docs](self) for the rules.
 ///

@@ -63,7 +63,6 @@ use self::failure::{is_unknown_parameter, misconfigured, of_statement, unavailab
 use self::line::Line;
 use self::open::Transactions;
 use self::statements::Statements;
-pub use self::sweeper::Sweeper;
 pub use self::transaction::{ConnectionGuard, Isolation, PostgresTransaction, TransactionEnded};
 use super::watchers::Watchers;
 #[cfg(feature = "conformance")]

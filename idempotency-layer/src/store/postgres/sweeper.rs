@@ -10,13 +10,12 @@
 use std::time::Duration;
 
 use sqlx::SqlStr;
-use tokio::task::AbortHandle;
 
 use super::PostgresStore;
 use super::row::millis;
-use crate::store::StoreError;
 #[cfg(doc)]
 use crate::store::StoreErrorKind;
+use crate::store::{StoreError, Sweeper};
 
 impl PostgresStore {
     /// Removes what has expired by now, and says how many records that were.
@@ -42,18 +41,10 @@ impl PostgresStore {
     /// Outside a tokio runtime.
     pub fn spawn_sweeper(&self, pause: Duration) -> Sweeper {
         let store = self.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                match store.sweep().await {
-                    Ok(removed) => tracing::debug!(removed, "swept idempotency records"),
-                    Err(error) => {
-                        tracing::warn!(error = error.cause(), "idempotency records were not swept; the next sweep may")
-                    }
-                }
-                tokio::time::sleep(pause).await;
-            }
-        });
-        Sweeper { task: task.abort_handle() }
+        Sweeper::spawn(pause, move || {
+            let store = store.clone();
+            async move { store.sweep().await }
+        })
     }
 
     async fn sweep_in_batches(&self, statement: &SqlStr) -> Result<u64, StoreError> {
@@ -66,19 +57,6 @@ impl PostgresStore {
                 return Ok(removed);
             }
         }
-    }
-}
-
-/// Sweeps for as long as it is kept.
-#[must_use = "dropped, it stops"]
-#[derive(Debug)]
-pub struct Sweeper {
-    task: AbortHandle,
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 

@@ -59,7 +59,6 @@ use self::leases::Leases;
 use self::open::Current;
 use self::readers::Readers;
 use self::renewals::Renewals;
-pub use self::sweeper::Sweeper;
 pub use self::transaction::{ConnectionGuard, SqliteTransaction, TransactionEnded};
 use self::writer::{Lane, Writer};
 #[cfg(feature = "conformance")]

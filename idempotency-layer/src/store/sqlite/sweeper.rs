@@ -10,14 +10,13 @@ use std::time::Duration;
 
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use tokio::task::AbortHandle;
 
 use super::leases::Moment;
 use super::writer::Lane;
 use super::{SqliteStore, failure, file, row};
 #[cfg(doc)]
 use crate::store::StoreErrorKind;
-use crate::store::{LeaseId, RecordId, StoreError, code};
+use crate::store::{LeaseId, RecordId, StoreError, Sweeper, code};
 
 impl SqliteStore {
     /// Removes what has expired by now, and says how many records that were.
@@ -63,35 +62,14 @@ impl SqliteStore {
     /// Outside a tokio runtime.
     pub fn spawn_sweeper(&self, pause: Duration) -> Sweeper {
         let store = self.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                match store.sweep().await {
-                    Ok(removed) => tracing::debug!(removed, "swept idempotency records"),
-                    Err(error) => {
-                        tracing::warn!(error = error.cause(), "idempotency records were not swept; the next sweep may")
-                    }
-                }
-                tokio::time::sleep(pause).await;
-            }
-        });
-        Sweeper { task: task.abort_handle() }
+        Sweeper::spawn(pause, move || {
+            let store = store.clone();
+            async move { store.sweep().await }
+        })
     }
 
     fn lives(&self, lease: LeaseId, now: Moment) -> bool {
         self.shared.leases.lives(lease, now)
-    }
-}
-
-/// Sweeps for as long as it is kept.
-#[must_use = "dropped, it stops"]
-#[derive(Debug)]
-pub struct Sweeper {
-    task: AbortHandle,
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
