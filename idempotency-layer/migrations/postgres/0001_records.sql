@@ -34,13 +34,16 @@ CREATE TABLE idempotency_record (
 CREATE INDEX idempotency_record_sweep ON idempotency_record (sweep_from) WHERE sweep_from IS NOT NULL;
 CREATE INDEX idempotency_record_held ON idempotency_record (id) WHERE sweep_from IS NULL;
 
--- What became of a lease after its claim: it was renewed, or it was closed by whoever took over.
+-- What became of a run's lease after its claim: it was renewed, or it was closed by whoever took over. A claim that
+-- arrives once more, after everything, is another run of the same lease.
 CREATE TABLE idempotency_lease (
-    lease       bytea   PRIMARY KEY,
+    lease       bytea   NOT NULL,
+    claimed_at  bigint  NOT NULL,     -- of the run's record
     record      bytea   NOT NULL,
     lease_until bigint  NOT NULL,
     written_at  bigint  NOT NULL,
-    is_closed   boolean NOT NULL DEFAULT false
+    is_closed   boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (lease, claimed_at)
 );
 
 CREATE INDEX idempotency_lease_written ON idempotency_lease (written_at);

@@ -69,6 +69,17 @@ impl PostgresHarness {
         Self { lease, ..self }
     }
 
+    /// A harness in a schema of its own.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self {
+            schema: own_schema().into(),
+            clones: self.clones.as_ref().map(|_| Arc::default()),
+            migrated: Arc::default(),
+            ..self.clone()
+        }
+    }
+
     /// Where the tables of this harness are.
     #[must_use]
     pub fn schema(&self) -> &str {
@@ -95,14 +106,14 @@ impl PostgresHarness {
     }
 
     /// A connection beside the store's.
-    async fn beside(&self) -> PgConnection {
+    async fn witness(&self) -> PgConnection {
         let url = self.pooled.as_ref().unwrap_or(&self.url);
         let options: PgConnectOptions = url.parse().unwrap_or_else(|error| panic!("no URL: {error:?}"));
         options.connect().await.unwrap_or_else(|error| panic!("no connection: {error:?}"))
     }
 
     async fn execute(&self, sql: &str) {
-        let mut connection = self.beside().await;
+        let mut connection = self.witness().await;
         let executed = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await;
         executed.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         // Whether the server says goodbye does not matter.
@@ -158,7 +169,7 @@ impl TransactionalHarness for PostgresHarness {
 
     async fn effects(&self, name: &str) -> u64 {
         let sql = format!("SELECT count(*) FROM \"{}\".effect WHERE name = $1", self.schema);
-        let mut connection = self.beside().await;
+        let mut connection = self.witness().await;
         let counted: sqlx::Result<i64> =
             sqlx::query_scalar(AssertSqlSafe(sql)).bind(name).fetch_one(&mut connection).await;
         let effects = counted.unwrap_or_else(|error| panic!("effects cannot be counted: {error:?}"));

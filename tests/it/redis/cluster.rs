@@ -12,7 +12,7 @@ use super::list;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_list_holds_while_its_slot_is_moved() {
     let cluster = RedisCluster::start().await;
-    let harness = RedisHarness::cluster(cluster.urls()).lease_of(list::LEASE);
+    let harness = RedisHarness::cluster(cluster.urls()).lease_of(crate::model::LEASE);
     let slot = cluster.slot(harness.prefix()).await;
     let mut moves = 0;
     // Each move is seen by many verbs, and between two of them time passes as the model expects.

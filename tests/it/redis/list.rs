@@ -1,11 +1,9 @@
 //! The conformance list and the model's scripts all at once, for servers to which something happens meanwhile.
 
-use std::time::Duration;
-
 use futures_util::{StreamExt, stream};
 use idempotency_layer::conformance::{Erased, Harness, RedisHarness, properties};
 
-use super::model::agrees;
+use crate::model::{AT_ONCE, LEASE, agrees};
 
 /// Checks every property over one connection, over several, and through a `SharedStore`; and the model over several.
 pub(super) async fn hold(harness: &RedisHarness) {
@@ -34,11 +32,5 @@ async fn check<H: Harness + Clone>(how: &str, harness: H) {
 pub(super) async fn hold_over_clones(clones: &RedisHarness) {
     check("clones", clones.clone()).await;
 }
-
-/// Long enough that a busy machine is not taken for a lapse.
-pub(super) const LEASE: Duration = Duration::from_secs(2);
-
-/// So many that time is not lost, and so few that none waits for the machine.
-pub(super) const AT_ONCE: usize = 32;
 
 const SCRIPTS: usize = 32;

@@ -1,44 +1,13 @@
 //! Any sequence of verbs, duplicates and passing time gets from Redis the answers that a plain model gives.
-//!
-//! The model and the scripts are those that the embedded stores are held to. Time passes as the server's does, so that
-//! many scripts are played at once.
 
-#[path = "../../../idempotency-layer/tests/it/model/player.rs"]
-mod player;
-#[path = "../../../idempotency-layer/tests/it/model/reference.rs"]
-mod reference;
-#[path = "../../../idempotency-layer/tests/it/model/script.rs"]
-mod script;
-
-use futures_util::{StreamExt, stream};
-use idempotency_layer::conformance::{Harness, RedisHarness};
+use idempotency_layer::conformance::RedisHarness;
 use idempotency_tests::redis::shared;
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use super::list::{AT_ONCE, LEASE};
+use crate::model::{LEASE, agrees};
 
 /// Fails when `renew.lua` leaves the lease as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn redis_answers_like_the_model() {
     let url = shared().await.url();
     agrees(64, || RedisHarness::single(url.clone()).lease_of(LEASE * 2)).await;
-}
-
-/// Plays so many scripts at once, each on a harness of its own. The scripts are the same in every run of the test.
-pub(crate) async fn agrees<H: Harness>(cases: usize, harness: impl Fn() -> H) {
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let scripts = script::scripts();
-    let plays = (0..cases).map(|_| {
-        let script = scripts.new_tree(&mut runner).unwrap().current();
-        let harness = harness();
-        let play = async move { player::play(&harness, &script).await.map_err(|error| (error, script)) };
-        async move { tokio::spawn(play).await.unwrap() }
-    });
-    let plays: Vec<_> = plays.collect();
-    let played = stream::iter(plays).buffer_unordered(AT_ONCE);
-    let disagreed: Vec<_> = played.filter_map(async |played| played.err()).collect().await;
-    let (first, count) = (disagreed.first(), disagreed.len());
-    assert!(count == 0, "{count} of {cases} scripts, one of them {first:#?}");
 }

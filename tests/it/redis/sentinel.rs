@@ -9,7 +9,7 @@ use super::list;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_whole_list_holds_after_a_promotion_also_over_handles_from_before() {
     let group = RedisSentinels::start().await;
-    let harness = RedisHarness::sentinel(group.urls(), group.master_name()).lease_of(list::LEASE);
+    let harness = RedisHarness::sentinel(group.urls(), group.master_name()).lease_of(crate::model::LEASE);
     let clones = harness.clone().clones();
     let _opened_before = clones.open().await;
     group.fail_over().await;

@@ -139,12 +139,13 @@ const COLUMNS: &str = "r.format, r.state, r.fingerprint, r.caller, r.lease, r.at
      r.max_lapsed, r.retention, r.claimed_at, r.lease_until, r.written_at, r.held_cause, r.status, r.headers, r.body, \
      r.trailers, r.reason, l.lease_until, l.written_at, {now}";
 
-const JOINED: &str = "LEFT JOIN {s}.idempotency_lease l ON r.state = 1 AND l.lease = r.lease";
+const JOINED: &str = "LEFT JOIN {s}.idempotency_lease l \
+     ON r.state = 1 AND l.lease = r.lease AND l.claimed_at = r.claimed_at";
 
 /// Whether the lease `$2`, whose row has been there for its time, was renewed since.
 const RENEWED_PAST_EXPIRY: &str = "(r.sweep_from IS NULL OR r.sweep_from > {now} \
      OR greatest(r.lease_until, r.written_at + r.retention) > {now} \
-     OR EXISTS (SELECT FROM {s}.idempotency_lease l WHERE l.lease = $2 \
+     OR EXISTS (SELECT FROM {s}.idempotency_lease l WHERE l.lease = $2 AND l.claimed_at = r.claimed_at \
          AND greatest(l.lease_until, l.written_at + r.retention) > {now}))";
 
 /// One row, always. Without a record in it, either it was made, or another claim's has been committed since this
@@ -161,10 +162,10 @@ const LOOK: &str = "SELECT {columns} FROM {s}.idempotency_record r {joined} WHER
 
 /// The record's row is left alone: whoever writes it in a transaction is not to be in conflict with its own renewals.
 /// What the record says may be old by the time the lease is written; whoever took over has closed it then.
-const RENEW: &str = "INSERT INTO {s}.idempotency_lease AS l (lease, record, lease_until, written_at) \
-     SELECT $2, $1, {now} + $3, {now} FROM {s}.idempotency_record r \
+const RENEW: &str = "INSERT INTO {s}.idempotency_lease AS l (lease, claimed_at, record, lease_until, written_at) \
+     SELECT $2, r.claimed_at, $1, {now} + $3, {now} FROM {s}.idempotency_record r \
      WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND r.format = 1 AND {renewed_past_expiry} \
-     ON CONFLICT (lease) DO UPDATE SET lease_until = excluded.lease_until, written_at = excluded.written_at \
+     ON CONFLICT (lease, claimed_at) DO UPDATE SET lease_until = excluded.lease_until, written_at = excluded.written_at \
      WHERE NOT l.is_closed";
 
 /// An end other than held expires, which its retention says from here on; `sweep_from` stays, as a time before that.
@@ -179,12 +180,12 @@ const FORGET: &str = "DELETE FROM {s}.idempotency_record r \
 /// `$2` to `$7` are what was seen. A row that somebody else is writing is passed by. A run that is taken over has its
 /// lease closed in the same step, unless it was renewed since: that is the one row that both write.
 const SEEN: &str = "WITH seen AS MATERIALIZED (\
-         SELECT r.id FROM {s}.idempotency_record r WHERE r.id = $1 AND r.format = 1 AND r.lease = $2 AND r.state = $3 \
-             AND r.attempt = $4 AND r.written_at = $5 FOR UPDATE SKIP LOCKED), \
+         SELECT r.id, r.claimed_at FROM {s}.idempotency_record r \
+         WHERE r.id = $1 AND r.format = 1 AND r.lease = $2 AND r.state = $3 AND r.attempt = $4 AND r.written_at = $5 FOR UPDATE SKIP LOCKED), \
      closed AS (\
-         INSERT INTO {s}.idempotency_lease AS l (lease, record, lease_until, written_at, is_closed) \
-         SELECT $2, $1, 0, {now}, true FROM seen WHERE $3 = 1 \
-         ON CONFLICT (lease) DO UPDATE SET is_closed = true \
+         INSERT INTO {s}.idempotency_lease AS l (lease, claimed_at, record, lease_until, written_at, is_closed) \
+         SELECT $2, seen.claimed_at, $1, 0, {now}, true FROM seen WHERE $3 = 1 \
+         ON CONFLICT (lease, claimed_at) DO UPDATE SET is_closed = true \
          WHERE l.lease_until = $6 AND l.written_at = $7 RETURNING 1)";
 
 /// After [`SEEN`].
@@ -229,17 +230,17 @@ const SWEEP_RECORDS: &str = "WITH expired AS MATERIALIZED (\
              AND r.written_at + r.retention + CASE WHEN r.state = 1 THEN $2 ELSE 0 END <= {now} \
              AND NOT (r.state = 1 AND r.lease_until + $2 > {now}) \
              AND NOT (r.state = 1 AND EXISTS (SELECT FROM {s}.idempotency_lease l WHERE l.lease = r.lease \
-                 AND greatest(l.lease_until, l.written_at + r.retention) + $2 > {now})) \
+                 AND l.claimed_at = r.claimed_at AND greatest(l.lease_until, l.written_at + r.retention) + $2 > {now})) \
          ORDER BY r.sweep_from LIMIT $1 FOR UPDATE OF r SKIP LOCKED) \
      DELETE FROM {s}.idempotency_record r USING expired WHERE r.id = expired.id";
 
 /// A closed lease is of use for as long as a renewal that began before it may be under way.
 const SWEEP_LEASES: &str = "WITH over AS MATERIALIZED (\
-         SELECT l.lease FROM {s}.idempotency_lease l WHERE l.written_at <= {now} - $2 \
+         SELECT l.lease, l.claimed_at FROM {s}.idempotency_lease l WHERE l.written_at <= {now} - $2 \
              AND NOT EXISTS (SELECT FROM {s}.idempotency_record r \
-                 WHERE r.id = l.record AND r.lease = l.lease AND r.state = 1) \
+                 WHERE r.id = l.record AND r.lease = l.lease AND r.claimed_at = l.claimed_at AND r.state = 1) \
          ORDER BY l.written_at LIMIT $1 FOR UPDATE SKIP LOCKED) \
-     DELETE FROM {s}.idempotency_lease l USING over WHERE l.lease = over.lease";
+     DELETE FROM {s}.idempotency_lease l USING over WHERE l.lease = over.lease AND l.claimed_at = over.claimed_at";
 
 /// What can be seen here has been committed or will not be.
 const SWEEP_TRANSACTIONS: &str = "WITH over AS MATERIALIZED (\

@@ -42,7 +42,7 @@ impl Store for PostgresStore {
             let is_done = match (&claim, &change) {
                 (_, Change::Keep) => return Ok(claim),
                 // Sent again while it runs: that is a renewal.
-                (Claim::Acquired(_), _) if found.is_running_under(request.lease.id) => {
+                (Claim::Acquired(_), _) if found.is_running_under(request.lease.id) && found.is_visible(now) => {
                     self.renew(&request.lease).await? != Renewal::Fenced
                 }
                 _ => self.write(id, &found, &change).await?,
@@ -53,7 +53,8 @@ impl Store for PostgresStore {
                     other => other,
                 });
             }
-            in_flight = found.is_running().then(|| Claim::InFlight { age: now.since(found.record.claimed_at) });
+            in_flight = (found.is_running() && found.is_visible(now))
+                .then(|| Claim::InFlight { age: now.since(found.record.claimed_at) });
         }
         // A run that somebody is writing all the time is one.
         in_flight.ok_or_else(unsettled)

@@ -1,0 +1,4 @@
+//! The Postgres store on real servers, straight and behind PgBouncer.
+
+mod conformance;
+mod model;

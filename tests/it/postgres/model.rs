@@ -1,0 +1,18 @@
+//! Any sequence of verbs, duplicates and passing time gets from Postgres the answers that a plain model gives.
+
+use super::conformance::{pooled, straight};
+use crate::model::{LEASE, agrees};
+
+/// Fails when `RENEW` leaves the lease as it was, and when `SEEN` passes by no lease that was renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_answers_like_the_model() {
+    let harness = straight().await;
+    agrees(64, || harness.beside().lease_of(LEASE * 2)).await;
+}
+
+/// Fails when `RENEW` leaves the lease as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_behind_a_pooler_answers_like_the_model() {
+    let harness = pooled().await;
+    agrees(32, || harness.beside().lease_of(LEASE * 2)).await;
+}
