@@ -42,6 +42,7 @@
 
 mod city;
 mod configuration;
+mod counted;
 mod crash;
 mod given_up;
 mod heartbeats;

@@ -102,10 +102,7 @@ impl Worker {
     }
 
     async fn first(&self, request: &ClaimRequest) {
-        let claim = self.store.claim(request).await;
-        assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
-        let completed = self.store.complete(&request.lease, &self.completion).await;
-        assert!(matches!(completed, Ok(Write::Done)), "{completed:?}");
+        run_once(&self.store, request, &self.completion).await;
     }
 
     async fn write_bare(&self, request: &ClaimRequest) {
@@ -125,6 +122,18 @@ impl Worker {
             .await
             .expect("an update");
     }
+}
+
+/// One request that nobody has sent.
+pub(crate) async fn first(store: &PostgresStore, at: u64) {
+    run_once(store, &request(at), &completion()).await;
+}
+
+async fn run_once(store: &PostgresStore, request: &ClaimRequest, completion: &Completion) {
+    let claim = store.claim(request).await;
+    assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
+    let completed = store.complete(&request.lease, completion).await;
+    assert!(matches!(completed, Ok(Write::Done)), "{completed:?}");
 }
 
 fn request(at: u64) -> ClaimRequest {

@@ -2,3 +2,5 @@
 
 mod conformance;
 mod model;
+mod plans;
+mod round_trips;

@@ -139,8 +139,10 @@ const COLUMNS: &str = "r.format, r.state, r.fingerprint, r.caller, r.lease, r.at
      r.max_lapsed, r.retention, r.claimed_at, r.lease_until, r.written_at, r.held_cause, r.status, r.headers, r.body, \
      r.trailers, r.reason, l.lease_until, l.written_at, {now}";
 
-const JOINED: &str = "LEFT JOIN {s}.idempotency_lease l \
-     ON r.state = 1 AND l.lease = r.lease AND l.claimed_at = r.claimed_at";
+/// Only a run can have been renewed. Without the OFFSET the lease would be looked for beside every record.
+const JOINED: &str = "LEFT JOIN LATERAL (\
+         SELECT l.lease_until, l.written_at FROM {s}.idempotency_lease l \
+         WHERE r.state = 1 AND l.lease = r.lease AND l.claimed_at = r.claimed_at OFFSET 0) l ON true";
 
 /// Whether the lease `$2`, whose row has been there for its time, was renewed since.
 const RENEWED_PAST_EXPIRY: &str = "(r.sweep_from IS NULL OR r.sweep_from > {now} \
@@ -244,7 +246,7 @@ const SWEEP_LEASES: &str = "WITH over AS MATERIALIZED (\
 
 /// What can be seen here has been committed or will not be.
 const SWEEP_TRANSACTIONS: &str = "WITH over AS MATERIALIZED (\
-         SELECT t.mark FROM {s}.idempotency_transaction t LIMIT $1 FOR UPDATE SKIP LOCKED) \
+         SELECT t.mark FROM {s}.idempotency_transaction t ORDER BY t.mark LIMIT $1 FOR UPDATE SKIP LOCKED) \
      DELETE FROM {s}.idempotency_transaction t USING over WHERE t.mark = over.mark";
 
 #[cfg(feature = "conformance")]
