@@ -51,7 +51,7 @@ CREATE INDEX idempotency_lease_written ON idempotency_lease (written_at);
 -- A transaction that a handler has been given leaves a row here that refers to nothing, which fails at COMMIT. Only the
 -- store's completion takes the reference out. Nothing here counts once its transaction has ended.
 CREATE UNLOGGED TABLE idempotency_commit (
-    id smallint PRIMARY KEY
+    id smallint PRIMARY KEY CHECK (false)
 );
 
 CREATE UNLOGGED TABLE idempotency_transaction (

@@ -40,7 +40,8 @@ pub(super) fn is_of_connection(error: &Error) -> bool {
         Error::Io(_) | Error::Tls(_) | Error::Protocol(_) | Error::WorkerCrashed => true,
         Error::Database(_) => code(error).is_some_and(|code| {
             // Class 08 is about the connection, 57P0x about a server that stops, starts or has crashed.
-            code.starts_with("08") || code.starts_with("57P0") || code == IDLE_IN_TRANSACTION
+            // A session that only reads may be one of a primary that has become a standby; the next may not be.
+            code.starts_with("08") || code.starts_with("57P0") || code == IDLE_IN_TRANSACTION || code == READ_ONLY
         }),
         _ => false,
     }

@@ -35,9 +35,12 @@
 //!
 //! # Poolers
 //!
-//! PgBouncer from 1.21 on follows prepared statements, if `max_prepared_statements` is set. Older ones in transaction mode
-//! break them, up to wrong values: for those there is [`legacy_pooler`](PostgresStore::legacy_pooler), where each verb is a
-//! transaction of three or four round trips.
+//! PgBouncer from 1.21 on follows prepared statements, if `max_prepared_statements` is set. It refuses a start-up parameter
+//! that the driver sends by itself, unless its `ignore_startup_parameters` has `extra_float_digits`; or leave that out with
+//! [`PgConnectOptions::extra_float_digits`] and make the store from the [pool](PostgresStore::new).
+//!
+//! Older ones in transaction mode break prepared statements, up to wrong values: for those there is
+//! [`legacy_pooler`](PostgresStore::legacy_pooler), where each verb is a transaction of several round trips.
 
 mod ask;
 mod completion;
@@ -190,7 +193,8 @@ impl PostgresStore {
     /// processes at once, does no harm.
     ///
     /// The same SQL is in the package under `migrations/postgres`, for those who migrate with tools of their own. Tables:
-    /// `idempotency_record`, `idempotency_lease`, `idempotency_transaction`, `idempotency_commit`, `idempotency_schema`.
+    /// `idempotency_record`, `idempotency_lease`, `idempotency_transaction`, `idempotency_commit`, `idempotency_schema`. A role
+    /// that does not own them needs SELECT, INSERT, UPDATE and DELETE on the first three.
     ///
     /// # Errors
     ///
