@@ -1,5 +1,7 @@
 //! Any sequence of verbs, duplicates and passing time gets from Postgres the answers that a plain model gives.
 
+use idempotency_layer::conformance::Erased;
+
 use super::conformance::{pooled, straight};
 use crate::model::{LEASE, agrees};
 
@@ -15,4 +17,11 @@ async fn postgres_answers_like_the_model() {
 async fn postgres_behind_a_pooler_answers_like_the_model() {
     let harness = pooled().await;
     agrees(32, || harness.beside().lease_of(LEASE * 2)).await;
+}
+
+/// Fails when `SharedStore` renews with another lease than it was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_behind_a_shared_store_answers_like_the_model() {
+    let straight = straight().await;
+    agrees(16, || Erased(straight.beside().lease_of(LEASE * 2))).await;
 }
