@@ -233,6 +233,26 @@ async fn the_proxy_loses_the_reply_to_a_commit_that_happened() {
     assert_eq!(postgres.fetch::<i64>("SELECT count(*) FROM kept").await, 1);
 }
 
+/// Fails when `run_by` in the proxy looks for what is prepared, or forgets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_loses_the_reply_to_a_statement_that_was_prepared_before() {
+    let postgres = PostgresServer::start().await;
+    postgres.execute("CREATE TABLE kept (k int)").await;
+    let proxy = Proxy::start(postgres.address()).await;
+    for times in 1..=2 {
+        let mut connection = PgConnection::connect(&url_at(proxy.address(), "postgres")).await.unwrap();
+        let insert = || sqlx::query("INSERT INTO kept VALUES ($1)").bind(1);
+        if times == 2 {
+            sqlx::query("SELECT 1").execute(&mut connection).await.unwrap();
+            insert().execute(&mut connection).await.unwrap();
+        }
+        let lost = proxy.drop_reply(Request::Runs("INTO kept"));
+        assert!(insert().execute(&mut connection).await.is_err());
+        lost.struck().await;
+    }
+    assert_eq!(postgres.fetch::<i64>("SELECT count(*) FROM kept").await, 3);
+}
+
 /// Fails when `configuration` leaves out the upstream's port, which then is 5432.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_stands_between_the_bouncer_and_its_server() {

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use idempotency_layer::{Clock, ClockHand, MemoryStore, RedisStore, SharedStore, SqliteStore};
+use idempotency_layer::{Clock, ClockHand, MemoryStore, PostgresStore, RedisStore, SharedStore, SqliteStore};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use crate::redis;
+use crate::{postgres, redis};
 
 /// A store under test, with what moves its clock.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl Time {
 }
 
 /// One of each.
-pub async fn all() -> [Subject<Time>; 3] {
-    [memory().in_time(), sqlite().await.in_time(), redis().await]
+pub async fn all() -> [Subject<Time>; 4] {
+    [memory().in_time(), sqlite().await.in_time(), redis().await, postgres().await]
 }
 
 /// One of each whose clock is the test's.
@@ -56,9 +56,19 @@ impl Subject {
     }
 }
 
+/// What is a subject's own on servers that tests share.
+static SUBJECTS: AtomicU64 = AtomicU64::new(0);
+
+/// A schema of its own on the server that tests share.
+async fn postgres() -> Subject<Time> {
+    let store = PostgresStore::connect(&postgres::shared().await.url()).await.expect("a store");
+    let store = store.schema(&format!("subject_{}", SUBJECTS.fetch_add(1, Ordering::SeqCst)));
+    store.migrate().await.expect("a migrated store");
+    Subject { name: "postgres", store: SharedStore::new(store), hand: Time::Real, _folder: None }
+}
+
 /// Keys of its own on the server that tests share.
 async fn redis() -> Subject<Time> {
-    static SUBJECTS: AtomicU64 = AtomicU64::new(0);
     let store = RedisStore::connect(&redis::shared().await.url()).await.expect("a store");
     let store = store.prefix(&format!("subject-{}:", SUBJECTS.fetch_add(1, Ordering::SeqCst)));
     Subject { name: "redis", store: SharedStore::new(store), hand: Time::Real, _folder: None }

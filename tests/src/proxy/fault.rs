@@ -13,6 +13,9 @@ pub enum Request<'a> {
     Next,
     /// The next that contains this: the name of a command, a key.
     With(&'a str),
+    /// The next with which a client of PostgreSQL runs a statement that contains this, also one that it has had prepared
+    /// on the connection before and calls by a name. To have it prepared does not count.
+    Runs(&'a str),
 }
 
 /// A fault that a proxy will have, or has had.
@@ -102,22 +105,32 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Armed {
     /// Empty for any request.
-    pub(super) with: Vec<u8>,
+    with: Vec<u8>,
+    is_run: bool,
     pub(super) kind: Kind,
     pub(super) struck: Event,
 }
 
 impl Armed {
     pub(super) fn new(request: Request<'_>, kind: Kind) -> Self {
-        let with = match request {
-            Request::Next => Vec::new(),
-            Request::With(text) => text.as_bytes().to_owned(),
+        let (with, is_run) = match request {
+            Request::Next => ("", false),
+            Request::With(text) => (text, false),
+            Request::Runs(text) => (text, true),
         };
-        Self { with, kind, struck: Event::new() }
+        Self { with: with.as_bytes().to_owned(), is_run, kind, struck: Event::new() }
     }
 
-    pub(super) fn is_for(&self, request: &[u8]) -> bool {
-        self.with.is_empty() || request.windows(self.with.len()).any(|window| window == self.with)
+    /// Whether it is for a request, with which the client runs these statements.
+    pub(super) fn is_for(&self, request: &[u8], runs: &[Vec<u8>]) -> bool {
+        match self.is_run {
+            true => runs.iter().any(|statement| self.is_in(statement)),
+            false => self.with.is_empty() || self.is_in(request),
+        }
+    }
+
+    fn is_in(&self, bytes: &[u8]) -> bool {
+        bytes.windows(self.with.len()).any(|window| window == self.with)
     }
 }
 

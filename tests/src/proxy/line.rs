@@ -9,6 +9,7 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 
 use super::Network;
 use super::fault::{Armed, Kind};
+use super::statements::Statements;
 
 /// Carries bytes until the server closes, or the fault does. A client that closes has sent its last request; the server
 /// still gets it.
@@ -43,6 +44,7 @@ struct Line<'a> {
 impl Line<'_> {
     async fn requests(&self, mut client: ReadHalf<'_>, mut server: WriteHalf<'_>) {
         let mut bytes = vec![0; AT_ONCE];
+        let mut statements = Statements::default();
         // A connection that a client resets ends as one that it closes.
         while let Ok(count @ 1..) = client.read(&mut bytes).await {
             self.network.passable().await;
@@ -50,7 +52,8 @@ impl Line<'_> {
                 continue;
             }
             let request = &bytes[..count];
-            if let Some(armed) = self.network.strike(request) {
+            let runs = statements.run_by(request);
+            if let Some(armed) = self.network.strike(request, &runs) {
                 if let Kind::Hold { released, .. } = &armed.kind {
                     armed.struck.happen();
                     released.wait().await;

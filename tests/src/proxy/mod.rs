@@ -1,6 +1,6 @@
 //! A TCP proxy between a client and its server that counts round trips, and loses what a network may lose.
 //!
-//! 1. It knows bytes and no protocol. A request is what it reads at once from a client; a round trip is counted when the
+//! 1. It knows bytes and no protocol, but for what [`Request::Runs`] needs of PostgreSQL's. A request is what it reads at once from a client; a round trip is counted when the
 //!    server sends something after a request was sent on. What is pipelined in one write is one round trip, and a push
 //!    that nobody asked for is none.
 //! 2. A fault strikes once, on the first request it is for, and the test can wait until it has. Of several that wait, the
@@ -31,6 +31,7 @@
 
 mod fault;
 mod line;
+mod statements;
 
 pub use fault::{Fault, Held, Request};
 
@@ -214,9 +215,9 @@ impl Network {
     }
 
     /// The fault that this request is for, if there is one.
-    fn strike(&self, request: &[u8]) -> Option<Armed> {
+    fn strike(&self, request: &[u8], runs: &[Vec<u8>]) -> Option<Armed> {
         let mut armed = self.armed();
-        let position = armed.iter().position(|armed| armed.is_for(request))?;
+        let position = armed.iter().position(|armed| armed.is_for(request, runs))?;
         armed.remove(position)
     }
 
