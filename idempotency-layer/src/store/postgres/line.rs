@@ -5,25 +5,37 @@
 //! 2. A connection that breaks is dropped, and all idle ones with it: they have the same age and the same fate. What was
 //!    sent on a kept one is sent once more on a new one; every verb may be.
 //! 3. A connection whose future was dropped in the midst of a statement is kept: the driver reads what is left of the
-//!    answer before it sends anything else. One that did not answer in time, or may have a transaction open, is not.
+//!    answer before it sends anything else. One that did not answer in time, or may have a transaction open, is not; nor is
+//!    one lent that has owed an answer for a while, since it may be silent for good, and whoever waits for less than an
+//!    answer may take would never learn of that.
 //!
 //! The driver's pool is not used. It sends a message of its own whenever a connection comes back, so that each verb would
 //! be two round trips; and handlers hold its connections, which claims and renewals must not wait for.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection, SqlSafeStr};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Some connections with the same options.
 #[derive(Debug)]
 pub(super) struct Line {
     options: PgConnectOptions,
-    idle: Mutex<Vec<PgConnection>>,
+    idle: Mutex<Vec<Idle>>,
     places: Arc<Semaphore>,
     lends_for: Purpose,
+}
+
+/// A connection that nobody has.
+#[derive(Debug)]
+struct Idle {
+    connection: PgConnection,
+    /// From when on it may owe an answer to somebody who has gone.
+    owes_since: Option<Instant>,
 }
 
 /// What is done on a connection.
@@ -56,18 +68,36 @@ impl Line {
     /// Waits for a place, and gives an idle connection or a new one.
     pub(super) async fn lend(self: &Arc<Self>) -> sqlx::Result<Lent> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| sqlx::Error::PoolClosed)?;
-        let kept = self.idle().pop();
+        let kept = self.take();
         let is_kept = kept.is_some();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => self.open().await?,
+        let (connection, owes_since) = match kept {
+            Some(Idle { connection, owes_since }) => (connection, owes_since),
+            None => (self.open().await?, None),
         };
-        Ok(Lent { line: Arc::clone(self), connection: Some(connection), is_kept, _place: place })
+        let lent_at = Instant::now();
+        Ok(Lent {
+            line: Arc::clone(self),
+            connection: Some(connection),
+            is_kept,
+            owes_since: owes_since.unwrap_or(lent_at),
+            _place: place,
+        })
     }
 
     /// Keeps a connection that was opened elsewhere with the same options.
     pub(super) fn keep(&self, connection: PgConnection) {
-        self.idle().push(connection);
+        self.idle().push(Idle { connection, owes_since: None });
+    }
+
+    /// The idle connection that was used last, without those that may be silent.
+    fn take(&self) -> Option<Idle> {
+        let mut idle = self.idle();
+        loop {
+            let last = idle.pop()?;
+            if last.owes_since.is_none_or(|since| since.elapsed() < PATIENCE) {
+                return Some(last);
+            }
+        }
     }
 
     async fn open(&self) -> sqlx::Result<PgConnection> {
@@ -81,7 +111,7 @@ impl Line {
         Ok(connection)
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
         // Pushed to and popped from, which is whole at each step.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,6 +123,8 @@ pub(super) struct Lent {
     line: Arc<Line>,
     connection: Option<PgConnection>,
     is_kept: bool,
+    /// When it was lent, or the first of those who have gone since its last answer.
+    owes_since: Instant,
     _place: OwnedSemaphorePermit,
 }
 
@@ -146,7 +178,10 @@ impl Drop for Lent {
         if self.line.lends_for == Purpose::Statements
             && let Some(connection) = self.connection.take()
         {
-            self.line.keep(connection);
+            self.line.idle().push(Idle { connection, owes_since: Some(self.owes_since) });
         }
     }
 }
+
+/// How long a connection may owe an answer and be lent: many times what a statement takes, and less than a client waits.
+const PATIENCE: Duration = Duration::from_secs(1);
