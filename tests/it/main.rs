@@ -52,6 +52,7 @@ mod log;
 mod model;
 mod outage;
 mod outcomes;
+mod paying;
 mod payments;
 mod postgres;
 mod postgres_servers;

@@ -1,40 +1,86 @@
 //! A PostgreSQL server behind a proxy, seen by two processes: one whose network the test breaks, and one that has its own.
 
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use axum::Router;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use idempotency_layer::store::postgres::Isolation;
 use idempotency_layer::{IdempotencyLayer, Operation, PostgresStore, PostgresTransaction, SharedStore};
 use idempotency_tests::gate::Gate;
-use idempotency_tests::postgres::{PostgresServer, url_at};
+use idempotency_tests::postgres::{PostgresServer, shared, url_at};
 use idempotency_tests::proxy::Proxy;
-use std::time::Duration;
+use sqlx::{Connection, PgConnection};
 
 use crate::request::{gated, layer};
 
-/// The server, and the only way to it for whoever is under test.
+/// A database with the store's tables and one for effects, and the only way to it for whoever is under test.
 pub(super) struct Behind {
-    pub(super) postgres: PostgresServer,
+    pub(super) postgres: Server,
     pub(super) proxy: Proxy,
+    database: String,
+}
+
+/// Whose the server is.
+pub(super) enum Server {
+    Own(Box<PostgresServer>),
+    Shared(&'static PostgresServer),
+}
+
+impl Deref for Server {
+    type Target = PostgresServer;
+
+    fn deref(&self) -> &PostgresServer {
+        match self {
+            Self::Own(server) => server,
+            Self::Shared(server) => server,
+        }
+    }
 }
 
 impl Behind {
-    /// A server with the store's tables, and one for effects.
+    /// A server of the test's own, which it may harm.
     pub(super) async fn start() -> Self {
         Self::start_with(&[]).await
     }
 
     pub(super) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let postgres = PostgresServer::start_with(settings).await;
-        connect(&postgres.url()).await.migrate().await.unwrap();
-        postgres.execute(EFFECTS).await;
-        let proxy = Proxy::start(postgres.address()).await;
-        Self { postgres, proxy }
+        let server = PostgresServer::start_with(settings).await;
+        Self::new(Server::Own(Box::new(server)), "postgres".to_owned()).await
     }
 
-    /// Where the proxy is.
+    /// A database of the test's own on the server that all share.
+    pub(super) async fn share() -> Self {
+        static DATABASES: AtomicU64 = AtomicU64::new(0);
+        let database = format!("behind_{}", DATABASES.fetch_add(1, Ordering::SeqCst));
+        let server = shared().await;
+        server.create_database(&database).await;
+        Self::new(Server::Shared(server), database).await
+    }
+
+    async fn new(postgres: Server, database: String) -> Self {
+        let proxy = Proxy::start(postgres.address()).await;
+        let behind = Self { postgres, proxy, database };
+        behind.elsewhere().await.migrate().await.unwrap();
+        behind.execute(EFFECTS).await;
+        behind
+    }
+
+    /// What leads to the database, and past no proxy.
+    pub(super) fn direct(&self) -> String {
+        url_at(self.postgres.address(), &self.database)
+    }
+
+    /// What leads to the database through another proxy.
+    pub(super) fn through(&self, proxy: &Proxy) -> String {
+        url_at(proxy.address(), &self.database)
+    }
+
+    /// What leads to the database through the proxy.
     pub(super) fn url(&self) -> String {
-        url_at(self.proxy.address(), "postgres")
+        self.through(&self.proxy)
     }
 
     /// A store behind the proxy. It is connected.
@@ -44,17 +90,41 @@ impl Behind {
 
     /// A store of another process, which the proxy's faults do not concern.
     pub(super) async fn elsewhere(&self) -> PostgresStore {
-        connect(&self.postgres.url()).await
+        connect(&self.direct()).await
+    }
+
+    /// A connection to the database beside all stores.
+    pub(super) async fn witness(&self) -> PgConnection {
+        PgConnection::connect(&self.direct()).await.unwrap()
+    }
+
+    pub(super) async fn execute(&self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&mut self.witness().await).await.unwrap();
+    }
+
+    /// How many rows a statement counts.
+    pub(super) async fn count(&self, sql: &'static str) -> i64 {
+        let sql = format!("SELECT count(*) FROM {sql}");
+        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&mut self.witness().await).await.unwrap()
+    }
+
+    /// How many statements wait for somebody's lock.
+    pub(super) async fn waiting(&self) -> i64 {
+        self.count("pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()").await
+    }
+
+    /// Ends all connections to the database, as an operator does; they are gone when this returns.
+    pub(super) async fn disconnect(&self) {
+        self.execute(
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity \
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        .await;
     }
 
     /// A gated service of another process.
     pub(super) async fn heir(&self, gate: &Gate) -> Router {
         gated(layer(&SharedStore::new(self.elsewhere().await)), gate.clone())
-    }
-
-    /// How many rows a statement counts.
-    pub(super) async fn count(&self, sql: &str) -> i64 {
-        self.postgres.fetch(&format!("SELECT count(*) FROM {sql}")).await
     }
 
     pub(super) async fn effects(&self) -> i64 {
@@ -118,7 +188,7 @@ pub(super) const EFFECT: &str = "INSERT INTO effect (what) VALUES ('paid')";
 
 // What tells the verbs' statements apart on the wire.
 pub(super) const CLAIM: &str = "WITH made AS";
-pub(super) const RENEW: &str = "WHERE NOT l.is_closed";
+pub(super) const REPLACE: &str = "UPDATE \"public\".idempotency_record r SET state = $8";
 pub(super) const SETTLE: &str = "SET state = $3";
 pub(super) const FORGET: &str = "DELETE FROM \"public\".idempotency_record r WHERE r.id = $1";
 pub(super) const LOOK: &str = "WHERE r.id = $1\0";

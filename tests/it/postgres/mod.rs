@@ -1,9 +1,20 @@
 //! The Postgres store on real servers, straight and behind PgBouncer.
 
 mod behind;
+mod clock;
+mod commits;
 mod conformance;
+mod crash;
+mod damage;
 mod demoted;
+mod endings;
+mod isolation;
 mod model;
 mod outages;
+mod overtaken;
 mod plans;
+mod pools;
+mod replies;
+mod restarts;
+mod rivals;
 mod round_trips;

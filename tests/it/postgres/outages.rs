@@ -77,7 +77,7 @@ impl Fault {
 
 /// Locks the records' table until [`unlock`].
 async fn lock(behind: &Behind) {
-    let mut connection = behind.postgres.connect().await.unwrap();
+    let mut connection = behind.witness().await;
     sqlx::raw_sql("BEGIN; LOCK TABLE idempotency_record").execute(&mut connection).await.unwrap();
     // Its process is ended by whoever unlocks.
     std::mem::forget(connection);
@@ -100,7 +100,7 @@ async fn reload(behind: &Behind, read_only: &str) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // Those that are open learn of it when it suits them.
-    behind.postgres.terminate_backends().await;
+    behind.disconnect().await;
 }
 
 /// Tries every fault, each on a server of its own, all at once.
@@ -294,7 +294,7 @@ async fn a_connection_that_is_silent_while_it_is_opened_is_given_up() {
     let store = behind.store().await.timeout(GIVES_UP);
     let router = gated(layer(&SharedStore::new(store)).record_deadline(LONG), gate.clone());
     let silent = behind.proxy.silence_reply(Request::With("user\0postgres"));
-    behind.postgres.terminate_backends().await;
+    behind.disconnect().await;
     assert_unavailable(&promptly(send(&router, keyed("/pay", "k"), ""), "opening").await, "opening");
     silent.struck().await;
     assert_eq!(persist(&router, "k").await.body, "entry 1, attempt 1");

@@ -3,18 +3,11 @@
 //! The processes are those of the payments example. Where each is on its way is seen from its commands, of which the proxy
 //! keeps one back, or the reply to one.
 
-use std::time::Duration;
-
-use idempotency_tests::client::{self, Answer};
 use idempotency_tests::proxy::{Fault, Held, Proxy, Request};
-use idempotency_tests::server::{Server, example};
-use reqwest::Client;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use idempotency_tests::server::Server;
 
 use super::behind::{Behind, PLAIN_CLAIM, SETTLE};
+use crate::paying::{lines, persist, persisting, start};
 
 /// How far a request has come when its process is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,45 +67,12 @@ impl Doomed {
     /// Sends the order, kills the process at a point of it, and sees that it has not answered.
     async fn dies_at(self, point: Point, case: &str) {
         let stopped = point.arm(&self.proxy);
-        let cut = persisting(&self.payments);
+        let cut = persisting(&self.payments, "k");
         stopped.struck().await;
         self.payments.kill().await;
         assert!(!cut.is_finished(), "{case}: a process that was killed has answered");
         cut.abort();
     }
-}
-
-/// A server of payments.
-pub(super) async fn start(redis: &str) -> Server {
-    Server::start(&example("payments"), ["--listen", "127.0.0.1:0", "--store", redis, "--lease", "0.7"]).await
-}
-
-/// Sends the order until it has its answer.
-fn persisting(payments: &Server) -> JoinHandle<Answer> {
-    let (url, order) = (format!("{}/payments", payments.url()), order());
-    tokio::spawn(async move {
-        let client = alice();
-        client::persist(&client, || url.clone(), "k", &order).await
-    })
-}
-
-/// A client with an account.
-pub(super) fn alice() -> Client {
-    let account = HeaderMap::from_iter([(HeaderName::from_static("x-account"), HeaderValue::from_static("alice"))]);
-    Client::builder().default_headers(account).build().unwrap()
-}
-
-pub(super) fn order() -> Value {
-    json!({ "amount": 1050, "currency": "EUR" })
-}
-
-async fn persist(payments: &Server) -> Answer {
-    timeout(PATIENCE, persisting(payments)).await.expect("a key that never gets its answer").unwrap()
-}
-
-pub(super) async fn lines(payments: &Server) -> usize {
-    let ledger: Vec<Value> = reqwest::get(format!("{}/ledger", payments.url())).await.unwrap().json().await.unwrap();
-    ledger.len()
 }
 
 /// S1. Fails when `claim.lua` never takes over a lease that has lapsed, and when `plain::met` takes a run for nothing.
@@ -125,9 +85,9 @@ async fn killed_between_claim_and_record_the_retry_runs_once_the_lease_has_lapse
         behind.assert_all_expire(&case).await;
 
         let heir = start(&behind.redis.url()).await;
-        let answer = persist(&heir).await;
+        let answer = persist(&heir, "k").await;
         assert_eq!((answer.status.as_u16(), answer.is_replay(), lines(&heir).await), (201, false, 1), "{case}");
-        let replay = persist(&heir).await;
+        let replay = persist(&heir, "k").await;
         assert!(replay.is_replay() && replay.body == answer.body, "{case}: {replay:?}");
         assert_eq!(lines(&heir).await, 1, "{case}");
         behind.assert_all_expire(&case).await;
@@ -141,7 +101,7 @@ async fn killed_between_record_and_answer_the_retry_replays() {
     behind.learn().await;
     Doomed::start(&behind).await.dies_at(Point::Recorded, "recorded").await;
     let heir = start(&behind.redis.url()).await;
-    let answer = persist(&heir).await;
+    let answer = persist(&heir, "k").await;
     assert!(answer.is_replay(), "{answer:?}");
     assert_eq!((answer.status.as_u16(), lines(&heir).await), (201, 1));
     behind.assert_all_expire("recorded").await;
@@ -156,7 +116,7 @@ async fn a_request_that_kills_its_process_each_time_is_held_after_its_last_attem
         Doomed::start(&behind).await.dies_at(Point::BeforeEffect, &format!("attempt {attempt}")).await;
     }
     let heir = start(&behind.redis.url()).await;
-    let answer = persist(&heir).await;
+    let answer = persist(&heir, "k").await;
     assert_eq!((answer.status.as_u16(), answer.problem()), (409, Some("outcome-unknown")));
     assert_eq!(lines(&heir).await, 0);
     assert_eq!(behind.records().await.into_values().collect::<Vec<_>>(), [None], "what is held is kept");
@@ -167,6 +127,3 @@ pub(super) const EFFECT: &str = "HSETNX";
 
 /// The layer's default.
 const MOST_ATTEMPTS: u32 = 5;
-
-/// Many leases long.
-const PATIENCE: Duration = Duration::from_secs(20);

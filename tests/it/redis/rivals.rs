@@ -9,7 +9,8 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::behind::Behind;
-use super::crash::{EFFECT, alice, lines, order, start};
+use super::crash::EFFECT;
+use crate::paying::{alice, lines, order, start_patient};
 use crate::request::{gated, keyed, layer, send};
 
 /// S7. Fails when a claim is sent without `NX`.
@@ -50,7 +51,7 @@ async fn of_64_claims_over_two_connections_one_runs_and_each_other_is_told_so() 
 async fn of_64_claims_from_two_processes_one_runs() {
     let behind = Behind::start_with(&[]).await;
     behind.learn().await;
-    let processes = [start(&behind.url()).await, start(&behind.url()).await];
+    let processes = [start_patient(&behind.url()).await, start_patient(&behind.url()).await];
     // Whichever runs stands still where it writes its line.
     let writing = behind.proxy.hold_request(Request::With(EFFECT));
     let barrier = Arc::new(Barrier::new(64));

@@ -152,10 +152,14 @@ const RENEWED_PAST_EXPIRY: &str = "(r.sweep_from IS NULL OR r.sweep_from > {now}
 
 /// One row, always. Without a record in it, either it was made, or another claim's has been committed since this
 /// statement began, which in READ COMMITTED it cannot see; then it is sent again.
+///
+/// Where there is a row, no other is tried: `ON CONFLICT` waits for whoever is writing the row, and that is a handler's
+/// transaction until it has committed, or until the server gives it up.
 const CLAIM: &str = "WITH made AS (\
          INSERT INTO {s}.idempotency_record AS r (id, format, state, fingerprint, caller, lease, attempt, lapsed, \
              on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at, sweep_from) \
-         VALUES ($1, 1, 1, $2, $3, $4, 1, 0, $5, $6, $7, {now}, {now} + $8, {now}, {now} + $9) \
+         SELECT $1, 1, 1, $2, $3, $4, 1, 0, $5, $6, $7, {now}, {now} + $8, {now}, {now} + $9 \
+         WHERE NOT EXISTS (SELECT FROM {s}.idempotency_record r WHERE r.id = $1) \
          ON CONFLICT (id) DO NOTHING RETURNING 1) \
      SELECT {columns}, m.made FROM (SELECT count(*) AS made FROM made) m \
      LEFT JOIN {s}.idempotency_record r ON r.id = $1 {joined}";

@@ -1,0 +1,117 @@
+//! Handlers' transactions at each isolation level: neither their own heartbeat nor other keys' records are in their way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use futures_util::future::join_all;
+use http::StatusCode;
+use idempotency_layer::store::postgres::Isolation;
+use idempotency_layer::{Operation, SharedStore};
+use idempotency_tests::gate::Gate;
+use tokio::sync::Barrier;
+
+use super::behind::{Behind, EFFECT, LEVELS, paying, write};
+use crate::request::{again_until, keyed, layer, send, send_unrun, sending};
+
+/// S27. Fails when `RENEW` writes the record's row as well, and when `begin` reads it in a serializable transaction.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_is_renewed_again_and_again_commits_at_each_isolation_level() {
+    join_all(LEVELS.map(|level| async move {
+        let (behind, gate) = (Behind::share().await, Gate::closed());
+        let store = behind.store().await.isolation(level);
+        let router = paying(&store, layer(&SharedStore::new(store.clone())).lease(LEASE), &gate);
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        for _ in 0..4 {
+            let before = renewed_at(&behind).await;
+            again_until(async || renewed_at(&behind).await, |renewed| *renewed > before).await;
+            let duplicate = send_unrun(&router, keyed("/pay", "k"), "", &gate).await;
+            assert_eq!(duplicate.problem(), Some("in-flight"), "{level:?}");
+        }
+        gate.release(1);
+        let answer = run.await.unwrap();
+        assert_eq!((answer.status, &answer.body[..]), (StatusCode::CREATED, &b"attempt 1"[..]), "{level:?}");
+        assert!(send(&router, keyed("/pay", "k"), "").await.is_replay(), "{level:?}");
+        assert_eq!(behind.effects().await, 1, "{level:?}");
+    }))
+    .await;
+}
+
+/// When a lease was renewed last.
+async fn renewed_at(behind: &Behind) -> i64 {
+    let last = "SELECT coalesce(max(written_at), 0) FROM idempotency_lease";
+    sqlx::query_scalar(last).fetch_one(&mut behind.witness().await).await.unwrap()
+}
+
+/// S27: transactions that are all open at once, and all committed at once, of keys that are neighbours in the records. Fails
+/// when `begin` reads a record in a serializable transaction, or `COMPLETE_IN` does.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_of_different_keys_at_once_never_abort_each_other_at_any_isolation_level() {
+    join_all(LEVELS.map(|level| async move {
+        let behind = Behind::share().await;
+        let store = behind.store().await.isolation(level);
+        let all = Arc::new(Barrier::new(AT_ONCE));
+        let own = store.clone();
+        let handler = async move |operation: Operation| {
+            let mut transaction = match operation.transaction(&own).await {
+                Ok(transaction) => transaction,
+                Err(error) => return error.into_response(),
+            };
+            all.wait().await;
+            write(&mut transaction, EFFECT).await.unwrap();
+            all.wait().await;
+            StatusCode::CREATED.into_response()
+        };
+        let layer = layer(&SharedStore::new(store)).lease(LEASE);
+        let router = Router::new().route("/pay", post(handler)).layer(layer);
+        for round in 0..ROUNDS {
+            let runs: Vec<_> =
+                (0..AT_ONCE).map(|at| sending(&router, keyed("/pay", &format!("{round}-{at}")), "")).collect();
+            for run in runs {
+                let answer = run.await.unwrap();
+                assert_eq!((answer.status.as_u16(), answer.problem()), (201, None), "{level:?}, round {round}");
+            }
+        }
+        assert_eq!(behind.effects().await, (ROUNDS * AT_ONCE) as i64, "{level:?}");
+    }))
+    .await;
+}
+
+/// S27: a handler's own conflict is told as such, and its retry commits. Fails when `is_conflict` knows no serialization
+/// failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_of_the_handlers_own_is_503_and_its_retry_commits() {
+    for level in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let (behind, gate) = (Behind::share().await, Gate::closed());
+        behind.execute("CREATE TABLE tally (n int); INSERT INTO tally VALUES (0)").await;
+        let store = behind.store().await.isolation(level);
+        let (own, entered) = (store.clone(), gate.clone());
+        let handler = async move |operation: Operation| {
+            let mut transaction = operation.transaction(&own).await.unwrap();
+            write(&mut transaction, "SELECT n FROM tally").await.unwrap();
+            entered.pass().await;
+            // Whatever the database says, the handler takes no notice.
+            drop(write(&mut transaction, "UPDATE tally SET n = n + 1").await);
+            StatusCode::CREATED
+        };
+        let router = Router::new().route("/pay", post(handler)).layer(layer(&SharedStore::new(store)));
+        let run = sending(&router, keyed("/pay", "k"), "");
+        gate.entered().await;
+        behind.execute("UPDATE tally SET n = n + 10").await;
+        gate.release(2);
+        let answer = run.await.unwrap();
+        assert!(matches!(answer.problem(), Some("transaction-failed" | "transaction-lost")), "{level:?}: {answer:?}");
+        assert_eq!(send(&router, keyed("/pay", "k"), "").await.status, 201, "{level:?}");
+        assert_eq!(behind.count("tally WHERE n = 11").await, 1, "{level:?}");
+    }
+}
+
+const LEASE: Duration = Duration::from_millis(900);
+
+/// As many as the store has connections for transactions.
+const AT_ONCE: usize = 10;
+
+const ROUNDS: usize = 5;

@@ -1,0 +1,128 @@
+//! Connections are scarce: whoever holds them all, claims and renewals have theirs, and everybody gets on.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::post;
+use futures_util::future::join_all;
+use http::StatusCode;
+use idempotency_layer::{Operation, PostgresStore, SharedStore};
+use idempotency_tests::gate::Gate;
+use idempotency_tests::proxy::Request;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+use super::behind::{Behind, CLAIM, LEVELS, impatient, pay};
+use crate::request::{gated, keyed, layer, send, sending};
+
+/// A pool of a user's, of so many connections, and a store with its options.
+async fn with_pool(behind: &Behind, most: u32) -> (PgPool, PostgresStore) {
+    let pool = PgPoolOptions::new().max_connections(most).connect_lazy(&behind.url()).unwrap();
+    let store = PostgresStore::new(pool.clone()).await.unwrap();
+    (pool, store)
+}
+
+/// Watches for longer than leases last that these keys are in flight in the eyes of another process.
+async fn stay_in_flight(behind: &Behind, keys: &[&'static str]) {
+    let heir = behind.heir(&Gate::open()).await;
+    let begun = tokio::time::Instant::now();
+    while begun.elapsed() < LEASE * 3 {
+        for key in keys {
+            assert_eq!(send(&heir, keyed("/pay", key), "").await.problem(), Some("in-flight"), "{key}");
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// S24 and S27. Two connections each for the user, for claims and for transactions, all held by two handlers that do not
+/// end; a third waits for a transaction. Fails when handlers' transactions are lent over the line of the verbs, and when a
+/// line has one place less.
+#[tokio::test(flavor = "multi_thread")]
+async fn handlers_that_hold_every_connection_of_the_user_and_every_transaction_stop_no_claim_and_no_renewal() {
+    join_all(LEVELS.map(|level| async move {
+        let (behind, gate) = (Behind::share().await, Gate::closed());
+        let (pool, store) = with_pool(&behind, 2).await;
+        let store = store.isolation(level);
+        let (own, entered) = (store.clone(), gate.clone());
+        let handler = async move |operation: Operation| {
+            let _held = pool.acquire().await.unwrap();
+            pay(&own, &entered, operation).await
+        };
+        // A handler that waits for the user's pool gives up after the pool's 30 s.
+        let transactions =
+            Router::new().route("/pay", post(handler)).layer(impatient(&store).lease(LEASE));
+        let runs = ["a", "b"].map(|key| sending(&transactions, keyed("/pay", key), ""));
+        gate.entered().await;
+        gate.entered().await;
+        let third = sending(&transactions, keyed("/pay", "c"), "");
+
+        let (plain, open) = (Gate::open(), layer(&SharedStore::new(store.clone())));
+        let plain = gated(open, plain);
+        let others = async {
+            for key in ["d", "e", "f"] {
+                assert_eq!(send(&plain, keyed("/pay", key), "").await.status, 201, "{level:?}");
+                assert!(send(&plain, keyed("/pay", key), "").await.is_replay(), "{level:?}");
+            }
+        };
+        tokio::join!(others, stay_in_flight(&behind, &["a", "b", "c"]));
+        gate.release(3);
+        for run in runs.into_iter().chain([third]) {
+            let answer = run.await.unwrap();
+            assert_eq!((answer.status, &answer.body[..]), (StatusCode::CREATED, &b"attempt 1"[..]), "{level:?}");
+        }
+        assert_eq!(behind.effects().await, 3, "{level:?}");
+    }))
+    .await;
+}
+
+/// S24: claims that get no answer hold every connection of the verbs. Fails when renewals are sent over the line of the
+/// verbs.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_that_hold_every_connection_stop_no_renewal() {
+    let (behind, gate) = (Behind::share().await, Gate::closed());
+    let (_pool, store) = with_pool(&behind, 2).await;
+    let store = SharedStore::new(store);
+    let run = sending(&gated(layer(&store).lease(LEASE), gate.clone()), keyed("/pay", "k"), "");
+    gate.entered().await;
+    let router = gated(layer(&store), gate.clone());
+    let held = [Request::Runs(CLAIM), Request::Runs(CLAIM)].map(|request| behind.proxy.hold_request(request));
+    let claims = ["a", "b"].map(|key| sending(&router, keyed("/pay", key), ""));
+    for held in &held {
+        held.struck().await;
+    }
+    stay_in_flight(&behind, &["k"]).await;
+    for held in held {
+        held.release().await;
+    }
+    gate.release(3);
+    assert_eq!(run.await.unwrap().body, "entry 1, attempt 1");
+    for claim in claims {
+        assert_eq!(claim.await.unwrap().status, 201);
+    }
+}
+
+/// S24 and S27: as many handlers as there are connections, and as many again, all with a transaction at once. Fails when a
+/// transaction's connection is not given back.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_handlers_than_connections_all_commit_in_turn_at_each_isolation_level() {
+    join_all(LEVELS.map(|level| async move {
+        let (behind, gate) = (Behind::share().await, Gate::closed());
+        let (_pool, store) = with_pool(&behind, 3).await;
+        let store = store.isolation(level);
+        let router = super::behind::paying(&store, layer(&SharedStore::new(store.clone())), &gate);
+        let keys = ["a", "b", "c", "d", "e", "f"];
+        let runs = keys.map(|key| sending(&router, keyed("/pay", key), ""));
+        for _ in 0..3 {
+            gate.entered().await;
+        }
+        gate.release(keys.len());
+        for run in runs {
+            let answer = run.await.unwrap();
+            assert_eq!((answer.status, &answer.body[..]), (StatusCode::CREATED, &b"attempt 1"[..]), "{level:?}");
+        }
+        assert_eq!(behind.effects().await, 6, "{level:?}");
+    }))
+    .await;
+}
+
+const LEASE: Duration = Duration::from_millis(600);
