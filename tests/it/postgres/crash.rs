@@ -94,8 +94,7 @@ impl Doomed {
     }
 }
 
-/// S1. Fails when `machine::claim` never takes over a lease that has lapsed; and when the line is committed without its
-/// record, as by a `BEGIN` that begins nothing.
+/// S1. Fails when `machine::claim` never takes over a lease that has lapsed.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_claim_and_record_the_retry_runs_once_the_lease_has_lapsed() {
     let points = [
@@ -133,7 +132,7 @@ async fn killed_between_claim_and_record_the_retry_runs_once_the_lease_has_lapse
     .await;
 }
 
-/// S2. Fails when `COMPLETE_IN` writes no response, and when `write_in` commits without a record.
+/// S2. Fails when `COMPLETE_IN` writes no response.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_between_commit_and_answer_the_retry_replays() {
     join_all([false, true].map(|restarts| async move {

@@ -50,8 +50,8 @@ async fn put(behind: &Behind, damage: &str) -> String {
     row(behind).await
 }
 
-/// S11. Fails when `found` takes any format for its own, when `state` takes a code that it does not know for free, and when
-/// `header_map` takes what it cannot read for no headers.
+/// S11. Fails when `found` takes a later format for its own, when `state` takes a code that it does not know for free, and
+/// when `header_map` takes what it cannot read for no headers.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_is_503_and_neither_run_nor_overwritten() {
     let (behind, gate) = (Behind::share().await, Gate::open());

@@ -111,9 +111,9 @@ async fn until_settled(router: &Router) -> Answer {
     send_until(router, "k", |answer| answer.status != 503 && answer.problem() != Some("in-flight")).await
 }
 
-/// S32. Fails when the mark refers to nothing that a COMMIT checks (`lock` is NULL from the start); when `complete_in` does
-/// not ask for the mark; when sessions of handlers may write outside of what was begun for them; when `abandon` does
-/// nothing; and when `Run::commit` does not free the key of a transaction that was lost.
+/// S32. Fails when the mark that `begin` leaves is one with which a COMMIT succeeds (`lock` is NULL); when the sessions of
+/// handlers may write outside of what was begun for them; when `abandon` does nothing; and when `Run::commit` does not free
+/// the key of a transaction that was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_and_the_store_works_on() {
     join_all(LEVELS.map(|level| async move {
@@ -171,7 +171,7 @@ async fn works_on(store: &PostgresStore, case: &str) {
 }
 
 /// S32 by the database: an operator ends the connection, or the server one that does nothing. Fails when `begin` sets no
-/// `idle_in_transaction_session_timeout`, and when `complete_in` takes a connection that has ended for a lost answer.
+/// `idle_in_transaction_session_timeout`, and when `complete_in` takes a connection that has ended for the handler's fault.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_server_ends_leaves_neither_effect_nor_record_and_its_key_is_free() {
     for by_operator in [true, false] {

@@ -126,8 +126,7 @@ pub(super) async fn persist(router: &axum::Router, key: &str) -> Answer {
     .await
 }
 
-/// S9 before the claim. Fails when `discard_all` keeps the connections that are idle, and when a statement that gets no
-/// answer is sent again until its time is over.
+/// S9 before the claim. Fails when `ask` keeps a connection that has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn away_before_the_claim_it_is_503_in_bounded_time_and_one_run_once_it_is_back() {
     each_fault(|fault| async move {
@@ -274,7 +273,7 @@ async fn away_once_the_record_is_made_the_client_gets_what_is_recorded() {
 }
 
 /// S9, where a network keeps connections open and carries nothing on one any more, and everyone here waits for less than
-/// an answer may take. Fails when a connection whose statement was given up is kept for the next.
+/// an answer may take. Fails when `take` gives a connection that owes an answer, whatever since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_silent_is_not_lent_again_and_again() {
     let (behind, gate) = (Behind::start().await, Gate::open());

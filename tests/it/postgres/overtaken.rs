@@ -4,6 +4,7 @@
 //! To the server, a process that stays cut off is one that was killed.
 
 use std::num::NonZeroU16;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,7 +21,7 @@ use tokio::time::timeout;
 
 use super::behind::{Behind, COMMIT, EFFECT, LEVELS, connect, impatient, paying, write};
 use super::outages::{Fault, persist, promptly};
-use crate::request::{Answer, PATIENCE, again_until, gated, keyed, layer, send, send_until_ended, sending};
+use crate::request::{Answer, PATIENCE, again_until, gated, keyed, layer, send, send_until, send_until_ended, sending};
 
 /// Runs until it is told that its key is lost, and then until it is released.
 async fn until_told(State(gate): State<Gate>, operation: Operation) -> &'static str {
@@ -35,11 +36,9 @@ fn assert_lost(answer: &Answer, case: &str) {
     assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("lease-lost")), "{case}");
 }
 
-/// S6, however the server is away, and if nobody takes over. Fails when `beat` fires the token for what the store says
-/// alone, and when `SETTLE` fences a lease that has lapsed.
+/// S6, however the server is away, and if nobody takes over. Fails when `until_lost` fires no token, and when `SETTLE` fences a lease that has lapsed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_outlives_its_lease_is_told_and_is_recorded_where_nobody_took_over() {
-    // Where the records alone are locked, leases are renewed.
     join_all(Fault::ALL.map(|fault| async move {
         let (case, behind, gate) = (format!("{fault:?}"), Behind::start().await, Gate::closed());
         let layer = impatient(&behind.store().await).lease(LEASE);
@@ -205,17 +204,15 @@ async fn a_holder_that_vanishes_with_its_record_locked_keeps_others_out_until_th
         let work = Gate::open();
         let other = behind.elsewhere().await;
         let heir = paying(&other, layer(&SharedStore::new(other.clone())), &work);
-        let mut refused = 0;
-        let answer = loop {
-            let answer = send(&heir, keyed("/pay", "k"), "").await;
-            match answer.problem() {
-                Some("in-flight") => refused += 1,
-                _ => break answer,
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
+        let refused = AtomicU32::new(0);
+        let answer = send_until(&heir, "k", |answer| {
+            let is_refused = answer.problem() == Some("in-flight");
+            refused.fetch_add(u32::from(is_refused), Ordering::SeqCst);
+            !is_refused
+        })
+        .await;
         assert_eq!((answer.status.as_u16(), &answer.body[..]), (201, &b"attempt 2"[..]), "{case}");
-        assert!(refused > 10, "{case}: {refused}");
+        assert!(refused.load(Ordering::SeqCst) > 10, "{case}: {refused:?}");
         assert_eq!((behind.effects().await, work.entries()), (1, 1), "{case}");
         assert_ne!(run.await.unwrap().status, 201, "{case}");
     }))

@@ -14,8 +14,7 @@ use super::crash::LINE;
 use crate::paying::{alice, lines, order, start_patient};
 use crate::request::{gated, keyed, layer, send};
 
-/// S7. Fails when `machine::claim` takes over a lease that has not lapsed, and when `PostgresStore::claim` takes a row that
-/// it cannot see yet for none, and runs.
+/// S7. Fails when `machine::claim` takes over a lease that has not lapsed.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_64_claims_over_two_sets_of_connections_one_runs_and_each_other_is_told_so() {
     let behind = Behind::share().await;
