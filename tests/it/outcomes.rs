@@ -36,8 +36,8 @@ enum Becomes {
     Unknown,
 }
 
-/// S20. Fails when any status moves to another row of the policy; and when Redis's `forget.lua` leaves its record, or its
-/// `hold` frees the key.
+/// S20. Fails when any status moves to another row of the policy; and when Redis's `forget.lua` or Postgres's `FORGET` leaves
+/// its record, or Redis's `hold` frees the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_becomes_of_the_key_follows_from_the_answer() {
     let rows: [(Becomes, &[u16]); 4] = [

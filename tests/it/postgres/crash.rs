@@ -122,7 +122,11 @@ async fn killed_between_claim_and_record_the_retry_runs_once_the_lease_has_lapse
             written += 1;
             let heir = start(&behind.direct()).await;
             let answer = persist(&heir, key).await;
-            assert_eq!((answer.status.as_u16(), answer.is_replay(), lines(&heir).await), (201, false, written), "{case}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.is_replay(), lines(&heir).await),
+                (201, false, written),
+                "{case}"
+            );
             let replay = persist(&heir, key).await;
             assert!(replay.is_replay() && replay.body == answer.body, "{case}: {replay:?}");
             assert_eq!(lines(&heir).await, written, "{case}");
@@ -162,7 +166,11 @@ async fn a_request_that_kills_its_process_each_time_is_held_after_its_last_attem
     let answer = persist(&heir, "k").await;
     assert_eq!((answer.status.as_u16(), answer.problem()), (409, Some("outcome-unknown")));
     assert_eq!(lines(&heir).await, 1);
-    assert_eq!(behind.count("idempotency_record WHERE state = 5 AND sweep_from IS NULL").await, 1, "what is held is kept");
+    assert_eq!(
+        behind.count("idempotency_record WHERE state = 5 AND sweep_from IS NULL").await,
+        1,
+        "what is held is kept"
+    );
 }
 
 /// The statement with which the ledger writes a line.

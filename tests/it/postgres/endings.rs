@@ -14,8 +14,9 @@ use idempotency_layer::{Operation, PostgresStore, PostgresTransaction, SharedSto
 use idempotency_tests::gate::Gate;
 use tokio::sync::oneshot;
 
-use super::behind::{Behind, EFFECT, LEVELS, write};
-use crate::request::{Answer, again_until, keyed, layer, send, send_until};
+use super::behind::{Behind, EFFECT, LEVELS, paying, write};
+use super::outcomes::OPEN;
+use crate::request::{Answer, again_until, keyed, layer, send, send_until, sending};
 
 /// How a handler mistreats its transaction at its first attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,7 +129,7 @@ async fn a_transaction_ended_behind_our_back_leaves_neither_effect_nor_record_an
 async fn leaves_nothing(behind: &Behind, level: Isolation, misdeed: Misdeed) {
     let case = format!("{level:?}, {misdeed:?}");
     behind.execute("TRUNCATE effect, idempotency_record").await;
-    // A timeout that is waited for where a connection is kept: the run is answered meanwhile.
+    // Where a connection is kept, the client waits for so long.
     let store = behind.store().await.isolation(level).timeout(Duration::from_secs(2));
     let kept = Gate::closed();
     let router = Router::new().route("/pay", post(mistreat)).layer(layer(&SharedStore::new(store.clone())));
@@ -145,7 +146,7 @@ async fn leaves_nothing(behind: &Behind, level: Isolation, misdeed: Misdeed) {
     assert!(begun.elapsed() < Duration::from_secs(20), "{case}: {:?}", begun.elapsed());
     assert_eq!(behind.effects().await, 1, "{case}");
     assert!(send(&router, keyed("/pay", "k"), "").await.is_replay(), "{case}");
-    works_on(&store, &case).await;
+    works_on(&store.clone().timeout(Duration::from_secs(20)), &case).await;
     // What was kept has been let go of by now, and has changed nothing.
     again_until(async || behind.count(OPEN).await, |open| *open == 0).await;
     assert_eq!(behind.effects().await, 13, "{case}");
@@ -159,7 +160,8 @@ async fn works_on(store: &PostgresStore, case: &str) {
         write(&mut transaction, EFFECT).await.unwrap();
         StatusCode::CREATED
     };
-    let router = Router::new().route("/pay", post(handler)).layer(layer(&SharedStore::new(store.clone())));
+    let patient = layer(&SharedStore::new(store.clone())).record_deadline(Duration::from_secs(20));
+    let router = Router::new().route("/pay", post(handler)).layer(patient);
     let keys = (0..12).map(|at| format!("other-{at}"));
     let answers = join_all(keys.map(|key| {
         let router = router.clone();
@@ -179,8 +181,8 @@ async fn a_transaction_that_the_server_ends_leaves_neither_effect_nor_record_and
             let (case, behind, gate) = (format!("{level:?}, {by_operator}"), Behind::share().await, Gate::closed());
             let idle = Duration::from_millis(if by_operator { 60_000 } else { 50 });
             let store = behind.store().await.isolation(level).max_idle_transaction(idle);
-            let router = super::behind::paying(&store, layer(&SharedStore::new(store.clone())), &gate);
-            let run = crate::request::sending(&router, keyed("/pay", "k"), "");
+            let router = paying(&store, layer(&SharedStore::new(store.clone())), &gate);
+            let run = sending(&router, keyed("/pay", "k"), "");
             gate.entered().await;
             if by_operator {
                 behind.disconnect().await;
@@ -200,6 +202,3 @@ async fn a_transaction_that_the_server_ends_leaves_neither_effect_nor_record_and
 }
 
 const TERMINATE: &str = "SELECT pg_terminate_backend(pg_backend_pid())";
-
-/// The transactions that are open.
-const OPEN: &str = "pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()";

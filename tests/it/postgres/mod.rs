@@ -11,6 +11,7 @@ mod endings;
 mod isolation;
 mod model;
 mod outages;
+mod outcomes;
 mod overtaken;
 mod plans;
 mod pools;

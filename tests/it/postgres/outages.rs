@@ -14,7 +14,7 @@ use idempotency_tests::proxy::Request;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::behind::{Behind, CLAIM, SETTLE, impatient};
+use super::behind::{Behind, CLAIM, DEADLINE, SETTLE, impatient};
 use crate::request::{Answer, gated, keyed, layer, send, send_unrun, send_until, sending};
 
 /// How a server is away.
@@ -126,7 +126,7 @@ pub(super) async fn persist(router: &axum::Router, key: &str) -> Answer {
     .await
 }
 
-/// S9 before the claim. Fails when `ask` keeps a connection that has ended.
+/// S9 before the claim. Fails when `of_statement` takes an outage for a record that cannot be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn away_before_the_claim_it_is_503_in_bounded_time_and_one_run_once_it_is_back() {
     each_fault(|fault| async move {
@@ -188,7 +188,7 @@ async fn away_while_the_handler_runs_its_lease_is_renewed_once_it_is_back_and_no
         let (case, behind, gate) = (format!("{fault:?}"), Behind::start().await, Gate::closed());
         let renewed = Arc::new(Notify::new());
         let store = Hooked::new(behind.store().await.timeout(GIVES_UP), Arc::new(Renewed(renewed.clone())));
-        let layer = layer(&SharedStore::new(store)).record_deadline(super::behind::DEADLINE).lease(LONG);
+        let layer = layer(&SharedStore::new(store)).record_deadline(DEADLINE).lease(LONG);
         let router = gated(layer, gate.clone());
         let run = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;

@@ -12,7 +12,7 @@ use idempotency_tests::proxy::Request;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-use super::behind::{Behind, CLAIM, LEVELS, impatient, pay};
+use super::behind::{Behind, CLAIM, LEVELS, impatient, pay, paying};
 use crate::request::{gated, keyed, layer, send, sending};
 
 /// A pool of a user's, of so many connections, and a store with its options.
@@ -26,7 +26,7 @@ async fn with_pool(behind: &Behind, most: u32) -> (PgPool, PostgresStore) {
 async fn stay_in_flight(behind: &Behind, keys: &[&'static str]) {
     let heir = behind.heir(&Gate::open()).await;
     let begun = tokio::time::Instant::now();
-    while begun.elapsed() < LEASE * 3 {
+    while begun.elapsed() < LEASE * 2 {
         for key in keys {
             assert_eq!(send(&heir, keyed("/pay", key), "").await.problem(), Some("in-flight"), "{key}");
         }
@@ -49,8 +49,7 @@ async fn handlers_that_hold_every_connection_of_the_user_and_every_transaction_s
             pay(&own, &entered, operation).await
         };
         // A handler that waits for the user's pool gives up after the pool's 30 s.
-        let transactions =
-            Router::new().route("/pay", post(handler)).layer(impatient(&store).lease(LEASE));
+        let transactions = Router::new().route("/pay", post(handler)).layer(impatient(&store).lease(LEASE));
         let runs = ["a", "b"].map(|key| sending(&transactions, keyed("/pay", key), ""));
         gate.entered().await;
         gate.entered().await;
@@ -109,7 +108,7 @@ async fn more_handlers_than_connections_all_commit_in_turn_at_each_isolation_lev
         let (behind, gate) = (Behind::share().await, Gate::closed());
         let (_pool, store) = with_pool(&behind, 3).await;
         let store = store.isolation(level);
-        let router = super::behind::paying(&store, layer(&SharedStore::new(store.clone())), &gate);
+        let router = paying(&store, layer(&SharedStore::new(store.clone())), &gate);
         let keys = ["a", "b", "c", "d", "e", "f"];
         let runs = keys.map(|key| sending(&router, keyed("/pay", key), ""));
         for _ in 0..3 {
@@ -125,4 +124,5 @@ async fn more_handlers_than_connections_all_commit_in_turn_at_each_isolation_lev
     .await;
 }
 
-const LEASE: Duration = Duration::from_millis(600);
+/// Whoever waits for a transaction gets none after 5 s.
+const LEASE: Duration = Duration::from_millis(1500);

@@ -6,8 +6,8 @@ use idempotency_tests::gate::Gate;
 use super::behind::{Behind, impatient, paying};
 use crate::request::{gated, keyed, layer, send, send_unrun, sending};
 
-/// S12. What was committed is there again, and connections that have gone in the meantime are nobody's concern. Fails when a
-/// statement is not sent again that was sent on a connection of before, in `ask` or in `begin`.
+/// S12. What was committed is there again, and connections that have gone in the meantime are nobody's concern. Fails when
+/// `begin` does not begin again what it has begun on a connection of before; a statement of a verb the layer sends again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_between_two_requests_is_not_noticed() {
     let (behind, gate) = (Behind::start().await, Gate::open());

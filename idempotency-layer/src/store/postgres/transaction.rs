@@ -10,8 +10,9 @@
 //! 4. The connection is used for one transaction at a time, and for the next one only after a COMMIT or ROLLBACK of the
 //!    store's own. What a handler has set in its session without `LOCAL` is still set then.
 //!
-//! Beyond rule 2 is code that turns `default_transaction_read_only` off in its session, and a pooler that hands out
-//! sessions by the transaction; see the [module docs](super).
+//! Beyond rule 2 is code that ends the transaction and asks to write all the same, as with `ROLLBACK AND CHAIN`, `BEGIN READ
+//! WRITE`, or with `default_transaction_read_only` turned off in its session; and a pooler that hands out sessions by the
+//! transaction; see the [module docs](super).
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
