@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::behind::{Behind, CLAIM, DEADLINE, SETTLE, impatient};
-use crate::request::{Answer, gated, keyed, layer, send, send_unrun, send_until, sending};
+use crate::request::{Answer, again_until, gated, keyed, layer, send, send_unrun, send_until, sending};
 
 /// How a server is away.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,7 +87,7 @@ async fn unlock(behind: &Behind) {
     let ended = behind
         .count(
             "(SELECT pg_terminate_backend(pid, 20000) AS ended FROM pg_stat_activity \
-             WHERE query LIKE '%LOCK TABLE%' AND state = 'idle in transaction') t WHERE ended",
+             WHERE query LIKE '%LOCK TABLE%' AND datname = current_database() AND state = 'idle in transaction') t WHERE ended",
         )
         .await;
     assert_eq!(ended, 1);
@@ -284,6 +284,22 @@ async fn a_connection_that_is_silent_is_not_lent_again_and_again() {
     let next = timeout(BOUND, persist(&router, "other")).await.expect("a connection that says nothing is lent again");
     assert_eq!(next.status, 201);
     assert_eq!(persist(&router, "k").await.status, 201);
+}
+
+/// S9, where somebody has the records locked for long. A server does not see that the client of a statement that waits has
+/// gone, and so many would be waiting after a while that it takes no more. Fails when sessions have no `lock_timeout`.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_lock_and_for_nobody_ends_although_the_lock_stays() {
+    let (behind, gate) = (Behind::share().await, Gate::open());
+    lock(&behind).await;
+    {
+        let router = gated(impatient(&behind.store().await).lease(SHORT), gate.clone());
+        assert_unavailable(&promptly(send(&router, keyed("/pay", "k"), ""), "locked").await, "locked");
+        assert!(behind.waiting().await > 0);
+    }
+    again_until(async || behind.waiting().await, |waiting| *waiting == 0).await;
+    unlock(&behind).await;
+    assert_eq!(gate.entries(), 0);
 }
 
 /// S9, where a connection is never more than begun. Fails when `lend` has no time for it.

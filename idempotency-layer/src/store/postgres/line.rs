@@ -74,14 +74,8 @@ impl Line {
             Some(Idle { connection, owes_since }) => (connection, owes_since),
             None => (self.open().await?, None),
         };
-        let lent_at = Instant::now();
-        Ok(Lent {
-            line: Arc::clone(self),
-            connection: Some(connection),
-            is_kept,
-            owes_since: owes_since.unwrap_or(lent_at),
-            _place: place,
-        })
+        let owes_since = owes_since.unwrap_or_else(Instant::now);
+        Ok(Lent { line: Arc::clone(self), connection: Some(connection), is_kept, owes_since, _place: place })
     }
 
     /// Keeps a connection that was opened elsewhere with the same options.

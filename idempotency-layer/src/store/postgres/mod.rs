@@ -235,12 +235,16 @@ fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
 /// takes them.
 ///
 /// Whatever the database's defaults, statements are READ COMMITTED, and what a handler's session writes outside of the
-/// transaction that was begun for it is refused.
+/// transaction that was begun for it is refused. A statement that waits for a lock is given up by the server too: it does not
+/// see that its client has gone, and while somebody has the tables locked there would be more of them with each that has.
 async fn sessions(
     options: PgConnectOptions,
     is_legacy: bool,
 ) -> Result<(PgConnection, PgConnectOptions, PgConnectOptions), StoreError> {
-    let statements = options.clone().options([("default_transaction_isolation", "read committed")]);
+    let statements = options.clone().options([
+        ("default_transaction_isolation", "read committed".to_owned()),
+        ("lock_timeout", format!("{}ms", TIMEOUT.as_millis())),
+    ]);
     let transactions = options.clone().options([("default_transaction_read_only", "on")]);
     if !is_legacy {
         match connect(&statements).await? {
