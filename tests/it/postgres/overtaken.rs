@@ -41,7 +41,7 @@ fn assert_lost(answer: &Answer, case: &str) {
 async fn a_run_that_outlives_its_lease_is_told_and_is_recorded_where_nobody_took_over() {
     join_all(Fault::ALL.map(|fault| async move {
         let (case, behind, gate) = (format!("{fault:?}"), Behind::start().await, Gate::closed());
-        let layer = impatient(&behind.store().await).lease(LEASE);
+        let layer = layer(&SharedStore::new(behind.store().await)).record_deadline(PATIENCE).lease(LEASE);
         let router = Router::new().route("/pay", any(until_told)).layer(layer).with_state(gate.clone());
         let run = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;

@@ -267,7 +267,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ("unix_socket_directories", ""),
     ("fsync", "off"),
     ("shared_buffers", "16MB"),
-    ("max_connections", "200"),
+    ("max_connections", "500"),
     // In its folder, which goes with it, where others outlive it.
     ("dynamic_shared_memory_type", "mmap"),
 ];
