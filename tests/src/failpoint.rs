@@ -20,6 +20,8 @@ pub enum Point {
     AfterClaim,
     /// The handler runs and has done nothing.
     Handler,
+    /// The handler's transaction has begun and has nothing of the handler's in it.
+    Begun,
     /// The handler has written its effect into the transaction.
     Effect,
     /// The response is there, its record is not.
@@ -32,10 +34,11 @@ pub enum Point {
 
 impl Point {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::BeforeClaim,
         Self::AfterClaim,
         Self::Handler,
+        Self::Begun,
         Self::Effect,
         Self::BeforeRecord,
         Self::AfterRecord,
@@ -96,6 +99,7 @@ impl Hook for Failpoint {
     fn after(&self, verb: Verb) -> Hooking {
         self.hooking(match verb {
             Verb::Claim => Some(Point::AfterClaim),
+            Verb::Begin => Some(Point::Begun),
             Verb::Complete | Verb::CompleteIn => Some(Point::AfterRecord),
             _ => None,
         })

@@ -12,7 +12,7 @@
 //! - [`gate`]: a handler that says when it is entered, and leaves when the test lets it.
 //! - [`stores`]: every store, and the embedded ones on a clock that the test moves.
 //! - [`wire`]: a service on a real socket, and clients that misbehave on it.
-//! - [`bank`]: accounts and transfers in one SQLite file, whose sum never changes.
+//! - [`bank`]: accounts and transfers in one SQLite file or PostgreSQL database, whose sum never changes.
 //!
 //! Nothing here depends on a server that happens to run.
 

@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use clap::Parser;
 use idempotency_layer::UnknownOutcome;
-use idempotency_tests::bank::Bank;
+use idempotency_tests::bank::{Bank, Books, PostgresBooks, SqliteBooks};
 use idempotency_tests::failpoint::{Failpoint, Point};
 
 #[derive(Parser)]
 struct Options {
-    /// The SQLite file.
+    /// The SQLite file, or the URL of the PostgreSQL database.
     #[arg(long)]
     database: String,
+    /// How long a transaction in PostgreSQL may do nothing, in milliseconds.
+    #[arg(long, default_value_t = 60_000)]
+    max_idle: u64,
     /// Where to listen.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
@@ -43,8 +46,17 @@ struct Options {
 async fn main() {
     let options = Options::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(tracing::Level::WARN).init();
+    if options.database.starts_with("postgres://") {
+        let max_idle = Duration::from_millis(options.max_idle);
+        serve(&PostgresBooks::open(&options.database, max_idle).await, &options).await;
+    } else {
+        serve(&SqliteBooks::open(&options.database).await, &options).await;
+    }
+}
+
+async fn serve(books: &impl Books, options: &Options) {
     let failpoint = Failpoint::new(options.failpoint, options.passing);
-    let bank = Bank::open(&options.database, failpoint, Duration::from_millis(options.delay)).await;
+    let bank = Bank::new(books, failpoint, Duration::from_millis(options.delay));
     let unknown = if options.hold { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
     let router = bank.router(|layer| {
         layer
