@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -63,9 +63,28 @@ impl Server {
         self.child.wait().await.expect("a child to wait for");
     }
 
-    /// SIGSTOP: the process stands still and its sockets stay open.
+    /// SIGSTOP: the process stands still, which this waits for, and its sockets stay open.
+    ///
+    /// # Panics
+    ///
+    /// When it goes on.
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
+        let begun = Instant::now();
+        while !self.stands_still() {
+            assert!(begun.elapsed() < PATIENCE, "a stopped process goes on");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether each of its threads does. Where there is no `/proc`, that is not known, and taken for granted.
+    fn stands_still(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.id())) else { return true };
+        threads.flatten().all(|thread| {
+            // One that has ended meanwhile goes on no more.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+        })
     }
 
     /// SIGCONT.
@@ -79,8 +98,12 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
+        kill(self.id(), signal).expect("a signal that can be sent");
+    }
+
+    fn id(&self) -> Pid {
         let id = self.child.id().expect("a running child");
-        kill(Pid::from_raw(id.try_into().expect("a process id")), signal).expect("a signal that can be sent");
+        Pid::from_raw(id.try_into().expect("a process id"))
     }
 }
 
