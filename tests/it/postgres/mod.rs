@@ -1,6 +1,7 @@
 //! The Postgres store on real servers, straight and behind PgBouncer.
 
 mod behind;
+mod city;
 mod clock;
 mod commits;
 mod conformance;
@@ -19,3 +20,5 @@ mod replies;
 mod restarts;
 mod rivals;
 mod round_trips;
+mod transfers;
+mod zombie;

@@ -80,4 +80,4 @@ CREATE TABLE IF NOT EXISTS transfer (
     payee     bigint NOT NULL REFERENCES account,
     amount    bigint NOT NULL CHECK (amount > 0)
 );
-INSERT INTO account SELECT id, 1000 FROM generate_series(1, 10) id ON CONFLICT DO NOTHING;";
+INSERT INTO account SELECT id, 1000 FROM generate_series(1, 10) id WHERE NOT EXISTS (SELECT FROM account);";
