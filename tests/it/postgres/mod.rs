@@ -15,6 +15,7 @@ mod outages;
 mod outcomes;
 mod overtaken;
 mod plans;
+mod pooler;
 mod pools;
 mod replies;
 mod restarts;
