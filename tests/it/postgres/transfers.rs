@@ -27,9 +27,8 @@ const SERVER_EVERY: u32 = 10;
 /// So many transfers are under way at once.
 const LANES: usize = 6;
 
-/// Books exactly once, sum unchanged, an answer for each client and the same for all three. Fails when `COMPLETE_IN` does not
-/// ask for `r.lease = $2`; when `Written::Nothing` is committed; when `complete_in` commits without `write_in`; and when
-/// `machine::claim` runs what is recorded.
+/// Books exactly once, sum unchanged, an answer for each client and the same for all three. Fails when `complete_in` commits
+/// what it has written where that is `Written::Nothing`, and when `machine::claim` runs what is recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn transfers_through_two_banks_survive_sixty_kills_with_each_effect_once() {
     let server = PostgresServer::start().await;
