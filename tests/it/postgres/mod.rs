@@ -17,6 +17,7 @@ mod overtaken;
 mod plans;
 mod pooler;
 mod pools;
+mod records;
 mod replies;
 mod restarts;
 mod rivals;

@@ -9,20 +9,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
 use idempotency_layer::store::{
-    Acquired, Begin, CallerFingerprint, Claim, ClaimRequest, Commit, Completion, Fingerprint, LapsePolicy, Lease,
-    LeaseId, PostgresTransaction, RecordId, Renewal, StoredResponse, UnknownOutcome, Write,
+    Acquired, Begin, Claim, ClaimRequest, Commit, Lease, PostgresTransaction, Renewal, Write,
 };
 use idempotency_layer::{PostgresStore, Store, TransactionalStore};
-use idempotency_tests::postgres::{PgBouncer, PostgresServer};
+use idempotency_tests::postgres::{PgBouncer, PostgresServer, shared, url_at};
+use idempotency_tests::proxy::{Proxy, Request};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use sqlx::postgres::{PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Decode, Encode, Postgres, Type};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::records::{answer, request};
 
 const STATEMENTS: u64 = 24_000;
 const TASKS: usize = 8;
@@ -63,6 +64,30 @@ async fn through_an_old_pooler_24_000_statements_of_8_tasks_get_their_own_answer
     assert_eq!(server.fetch::<i64>("SELECT count(*) FROM effect").await, effects);
     assert_eq!(server.fetch::<i64>("SELECT count(DISTINCT key) FROM effect").await, effects);
     assert!(sent >= STATEMENTS);
+}
+
+/// A process that is gone without a word, or stands still, between a verb's statement and its COMMIT. Fails when `ask::run`
+/// sets no `idle_in_transaction_session_timeout`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_stands_still_before_its_commit_keeps_its_key_no_longer_than_its_timeout() {
+    let server = shared().await;
+    server.create_database("stands_still").await;
+    let bouncer = PgBouncer::start(server).await;
+    let proxy = Proxy::start(bouncer.address()).await;
+    let store = open(&bouncer.url("stands_still")).await;
+    let still = PostgresStore::legacy_pooler(&url_at(proxy.address(), "stands_still")).await.unwrap();
+    let still = still.timeout(Duration::from_millis(500));
+
+    let held = proxy.hold_request(Request::With("COMMIT"));
+    let first = request("k");
+    // From here on nobody asks it how far it is, so that it gives nothing up.
+    let mut claim = pin!(still.claim(&first));
+    tokio::select! {
+        claim = &mut claim => panic!("nothing was held: {claim:?}"),
+        () = held.struck() => {}
+    }
+    let claimed = timeout(Duration::from_secs(10), store.claim(&request("k"))).await.expect("the key is kept");
+    assert!(matches!(claimed.unwrap(), Claim::Acquired(Acquired { attempt: 1, .. })));
 }
 
 async fn open(url: &str) -> PostgresStore {
@@ -147,7 +172,7 @@ impl Task {
             End::Completed => self.completes(&request, key).await,
             End::Freed => {
                 self.releases(lease).await;
-                let again = ClaimRequest { lease: Lease { id: LeaseId::random(), ..*lease }, ..request.clone() };
+                let again = self::request(key);
                 self.claims(&again, 2).await;
                 self.completes(&again, key).await;
             }
@@ -159,7 +184,7 @@ impl Task {
             }
             _ if self.commits(&request, key, end).await => {
                 self.effects += 1;
-                self.is_replayed(&request, key).await;
+                self.is_replayed(key).await;
             }
             _ => self.releases(lease).await,
         }
@@ -272,12 +297,12 @@ impl Task {
     async fn completes(&mut self, request: &ClaimRequest, key: &str) {
         self.sent += 1;
         assert_eq!(self.store.complete(&request.lease, &answer(key)).await.unwrap(), Write::Done);
-        self.is_replayed(request, key).await;
+        self.is_replayed(key).await;
     }
 
-    async fn is_replayed(&mut self, request: &ClaimRequest, key: &str) {
+    async fn is_replayed(&mut self, key: &str) {
         self.sent += 1;
-        let retry = ClaimRequest { lease: Lease { id: LeaseId::random(), ..request.lease }, ..request.clone() };
+        let retry = self::request(key);
         match self.store.claim(&retry).await.unwrap() {
             Claim::Recorded(recorded) => assert_eq!(recorded.response.body, key),
             other => panic!("{key}: {other:?}"),
@@ -292,27 +317,6 @@ where
 {
     let answer: R = sqlx::query_scalar(AssertSqlSafe(&*text)).bind(value).fetch_one(connection).await.unwrap();
     assert_eq!(answer, expected, "{text}");
-}
-
-fn request(key: &str) -> ClaimRequest {
-    let mut record = [0; 32];
-    record[..key.len()].copy_from_slice(key.as_bytes());
-    ClaimRequest {
-        lease: Lease { record: RecordId::from_bytes(record), id: LeaseId::random(), duration: Duration::from_secs(60) },
-        fingerprint: Fingerprint::from_bytes(record),
-        caller: CallerFingerprint::from_bytes(record),
-        retention: Duration::from_secs(600),
-        policy: LapsePolicy { unknown: UnknownOutcome::Rerun, max_attempts: 5.try_into().unwrap() },
-    }
-}
-
-fn answer(key: &str) -> Completion {
-    Completion::Response(Arc::new(StoredResponse {
-        status: StatusCode::CREATED,
-        headers: HeaderMap::new(),
-        body: Bytes::copy_from_slice(key.as_bytes()),
-        trailers: None,
-    }))
 }
 
 fn code(error: sqlx::Error) -> String {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use sqlx::postgres::{PgConnection, PgRow};
-use sqlx::{Connection, Either, Executor};
+use sqlx::{AssertSqlSafe, Connection, Either, Executor};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::PostgresStore;
@@ -83,7 +83,10 @@ impl PostgresStore {
         }
         // What is prepared in one transaction may be asked for in another session. Without a name it is prepared anew, and
         // inside one transaction all of it goes to one session.
-        let mut transaction = connection.begin().await?;
+        //
+        // Who stands still before its COMMIT, or is gone without a word, keeps a session and a key. The server ends that.
+        let begin = format!("BEGIN; SET LOCAL idle_in_transaction_session_timeout = {}", self.timeout.as_millis());
+        let mut transaction = connection.begin_with(AssertSqlSafe(begin)).await?;
         let answer = run(&mut transaction, statement.persistent(false)).await?;
         transaction.commit().await?;
         Ok(answer)
