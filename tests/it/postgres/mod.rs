@@ -18,6 +18,7 @@ mod plans;
 mod pooler;
 mod pools;
 mod records;
+mod refused;
 mod replies;
 mod restarts;
 mod rivals;

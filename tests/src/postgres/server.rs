@@ -271,7 +271,8 @@ const SETTINGS: [(&str, &str); 6] = [
     // In its folder, which goes with it, where others outlive it.
     ("dynamic_shared_memory_type", "mmap"),
 ];
-const READY: &str = "database system is ready to accept connections";
+/// And then which connections: a standby's are "read-only connections".
+const READY: &str = "database system is ready to accept";
 /// In `postmaster.pid`, counted from zero.
 const MEMORY_LINE: usize = 6;
 const TERMINATE: &str = "\

@@ -14,6 +14,7 @@ pub(super) fn of_statement(error: Error) -> StoreError {
         Some(INVALID_PASSWORD | INVALID_AUTHORIZATION | INVALID_CATALOG_NAME | INSUFFICIENT_PRIVILEGE) => {
             StoreError::with_source(StoreErrorKind::Misconfigured, error)
         }
+        _ if is_refusal_of_pooler(&error) => StoreError::with_source(StoreErrorKind::Misconfigured, error),
         Some(READ_ONLY) => misconfigured("the server takes no writes: it is a standby, or set to read only"),
         _ if is_unknown_parameter(&error) => misconfigured(
             "the server refuses a start-up parameter, as old versions of PgBouncer do; use \
@@ -73,6 +74,13 @@ pub(super) fn is_unknown_parameter(error: &Error) -> bool {
     error.as_database_error().is_some_and(|error| error.message().contains("unsupported startup parameter"))
 }
 
+/// PgBouncer says whom it refuses, and repeats whom the server refuses, under the code of a violated protocol.
+fn is_refusal_of_pooler(error: &Error) -> bool {
+    let Some(error) = error.as_database_error() else { return false };
+    let refusals = ["authentication failed", "no such user", "no such database", "does not exist"];
+    error.code().as_deref() == Some(PROTOCOL_VIOLATION) && refusals.iter().any(|text| error.message().contains(text))
+}
+
 fn code(error: &Error) -> Option<String> {
     error.as_database_error()?.code().map(std::borrow::Cow::into_owned)
 }
@@ -81,6 +89,7 @@ fn code(error: &Error) -> Option<String> {
 const ONLY_THE_STORE: &str = "only_the_idempotency_store_commits";
 
 // https://www.postgresql.org/docs/current/errcodes-appendix.html
+const PROTOCOL_VIOLATION: &str = "08P01";
 const UNIQUE_VIOLATION: &str = "23505";
 const READ_ONLY: &str = "25006";
 const FAILED_TRANSACTION: &str = "25P02";

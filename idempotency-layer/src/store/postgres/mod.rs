@@ -227,8 +227,11 @@ impl fmt::Debug for PostgresStore {
 }
 
 fn parse(url: &str) -> Result<PgConnectOptions, StoreError> {
-    // The error may quote what it could not read of the URL.
-    url.parse().map_err(|_: sqlx::Error| misconfigured("not a URL as postgres://user:password@host:5432/database"))
+    // The driver takes a URL of any scheme.
+    let is_of_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme));
+    // Its error may quote what it could not read of the URL.
+    let options = if is_of_postgres { url.parse().ok() } else { None };
+    options.ok_or_else(|| misconfigured("not a URL as postgres://user:password@host:5432/database"))
 }
 
 /// The first connection, and the options of sessions for statements and for handlers' transactions, as far as the server
