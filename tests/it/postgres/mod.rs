@@ -10,6 +10,7 @@ mod damage;
 mod demoted;
 mod endings;
 mod isolation;
+mod migration;
 mod model;
 mod outages;
 mod outcomes;
