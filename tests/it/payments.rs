@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use idempotency_tests::postgres::{PostgresServer, shared};
 use idempotency_tests::redis::RedisServer;
 use idempotency_tests::server::{Server, example};
 use reqwest::{Client, Response};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 async fn start(store: &str) -> Server {
     Server::start(&example("payments"), ["--listen", "127.0.0.1:0", "--store", store, "--lease", "0.5"]).await
@@ -30,7 +32,8 @@ fn in_folder(folder: &Path) -> String {
 async fn a_payment_is_made_once_for_each_account_and_key() {
     let folder = tempfile::tempdir().unwrap();
     let redis = RedisServer::start().await;
-    for store in ["memory".to_owned(), in_folder(folder.path()), redis.url()] {
+    let postgres = shared().await.create_database("payments_once").await;
+    for store in ["memory".to_owned(), in_folder(folder.path()), redis.url(), postgres] {
         let payments = start(&store).await;
         let order = json!({ "amount": 1050, "currency": "EUR" });
         let first = pay(&payments, "alice", "order-1", &order).await;
@@ -75,20 +78,57 @@ async fn on_redis_a_kill_of_the_process_loses_nothing_that_was_answered() {
     a_kill_loses_nothing(&redis.url()).await;
 }
 
-async fn a_kill_loses_nothing(store: &str) {
+/// And after it the server is killed, too. Fails when `COMPLETE_IN` writes no response, or `complete_in` does not commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_a_kill_of_the_process_or_the_server_loses_nothing_that_was_answered() {
+    let postgres = PostgresServer::start().await;
+    let answered = a_kill_loses_nothing(&postgres.url()).await;
+    postgres.kill();
+    postgres.restart().await;
+    let payments = start(&postgres.url()).await;
+    are_replayed(&payments, &answered).await;
+    assert_eq!(ledger(&payments).await.len(), answered.len());
+}
+
+/// Fails when `postgres` in the example says which URL it was that is none, and when an error of the store's shows one.
+#[tokio::test]
+async fn a_bad_url_of_postgres_is_told_without_its_password() {
+    let right = shared().await.create_database("payments_refused").await;
+    let (before, after) = right.split_once("not-to-be-told").unwrap();
+    let nowhere = right.replace("payments_refused", "nowhere");
+    for (store, says) in [
+        (format!("{before}wrong-and-secret{after}"), "password authentication failed"),
+        (nowhere, "database \"nowhere\" does not exist"),
+        (right.replace("@127.0.0.1:", "@127.0.0.1:port"), "not a URL as postgres://user:password@host:5432/database"),
+        (right.replace("postgres://", "postgre://"), "expected `memory`"),
+    ] {
+        let refused = Command::new(example("payments")).args(["--store", &store]).output().await.unwrap();
+        let told = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && told.contains(says), "{told}");
+        assert!(!told.contains("not-to-be-told") && !told.contains("wrong-and-secret"), "{told}");
+    }
+}
+
+/// Gives what was answered, under its keys.
+async fn a_kill_loses_nothing(store: &str) -> Vec<(String, String)> {
     let mut answered: Vec<(String, String)> = Vec::new();
     for round in 0..5 {
         let payments = start(store).await;
-        for (key, body) in &answered {
-            let again = pay(&payments, "alice", key, &json!({ "amount": 7, "currency": "EUR" })).await;
-            assert_eq!(again.headers()["idempotent-replayed"], "true");
-            assert_eq!(again.text().await.unwrap(), *body);
-        }
+        are_replayed(&payments, &answered).await;
         let key = format!("order-{round}");
         let answer = pay(&payments, "alice", &key, &json!({ "amount": 7, "currency": "EUR" })).await;
         assert_eq!(answer.status(), 201);
         answered.push((key, answer.text().await.unwrap()));
         assert_eq!(ledger(&payments).await.len(), answered.len());
         payments.kill().await;
+    }
+    answered
+}
+
+async fn are_replayed(payments: &Server, answered: &[(String, String)]) {
+    for (key, body) in answered {
+        let again = pay(payments, "alice", key, &json!({ "amount": 7, "currency": "EUR" })).await;
+        assert_eq!(again.headers()["idempotent-replayed"], "true");
+        assert_eq!(again.text().await.unwrap(), *body);
     }
 }
