@@ -15,8 +15,7 @@ use tokio::task::JoinSet;
 use super::records::{answer, request};
 use super::refused::misconfigured;
 
-/// Fails when `is_duplicate` is false of everything, when `apply` does not lock `idempotency_schema`, and when it makes the
-/// schema with `IF NOT EXISTS` only where it is missing but takes a duplicate for an error.
+/// Fails when `migrate` gives up at what `is_duplicate` finds, and when `apply` runs a script that has run.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_32_migrations_at_once_all_succeed_straight_and_behind_a_pooler() {
     let url = shared().await.create_database("migrations").await;
@@ -51,7 +50,7 @@ async fn of_32_migrations_at_once_all_succeed_straight_and_behind_a_pooler() {
     }
 }
 
-/// Fails when `apply` sends `CREATE SCHEMA` where the schema is there, `IF NOT EXISTS` or not: that is refused.
+/// Fails when `apply` sends `CREATE SCHEMA IF NOT EXISTS` where the schema is there, which is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_may_create_no_schema_migrates_the_one_that_it_owns() {
     let server = PostgresServer::start().await;
@@ -69,8 +68,7 @@ async fn a_role_that_may_create_no_schema_migrates_the_one_that_it_owns() {
     }
 }
 
-/// A service need not be who may make tables. Fails when a verb, a transaction or a sweep needs more than these rights, as
-/// `TRUNCATE` would, or `REFERENCES`.
+/// A service need not be who may make tables. Fails when `begin` truncates what transactions have left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_role_that_may_read_and_write_rows_only_uses_tables_that_others_have_made() {
     let server = PostgresServer::start().await;
@@ -86,7 +84,7 @@ async fn a_role_that_may_read_and_write_rows_only_uses_tables_that_others_have_m
     store.sweep().await.unwrap();
 }
 
-/// Fails when `refuse_newer` is not asked, and when `apply` runs a script for a version that is not below its own.
+/// Fails when `refuse_newer` refuses none, and when `apply` runs a script that has run.
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_of_a_newer_version_are_refused_and_left_alone() {
     let url = shared().await.create_database("newer").await;
@@ -100,7 +98,7 @@ async fn tables_of_a_newer_version_are_refused_and_left_alone() {
     assert_eq!(tables(&mut connection, "public").await, before);
 }
 
-/// Fails when `apply` does anything to the tables that the scripts do not, and when a script does not say its version.
+/// Fails when `apply` makes an index that no script makes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_scripts_run_by_hand_make_the_tables_that_migrate_makes() {
     let url = shared().await.create_database("by_hand").await;

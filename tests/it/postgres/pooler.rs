@@ -28,7 +28,7 @@ use super::records::{answer, request};
 const STATEMENTS: u64 = 24_000;
 const TASKS: usize = 8;
 
-/// D7. Without one error, and without one value that is another statement's. Fails when `ask::run` leaves out
+/// Without one error, and without one value that is another statement's. Fails when `ask::run` leaves out
 /// `persistent(false)`, or the transaction around the statement; when `PostgresStore::end` leaves out
 /// `clear_cached_statements`; and when `begin` leaves out `DEALLOCATE ALL`.
 #[tokio::test(flavor = "multi_thread")]

@@ -119,7 +119,7 @@ async fn takes_no_writes(migrated: &str, empty: &str) {
     misconfigured(&refused, &["a standby, or set to read only"], &[migrated]);
 }
 
-/// Fails when `of_statement` takes what it does not know for `Misconfigured`, and when a verb has no bound.
+/// Fails when `of_statement` takes what it does not know for `Misconfigured`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_there_is_unavailable() {
     let nobody = url_at(port::local(port::free()), "postgres");

@@ -49,6 +49,7 @@ async fn transfers_through_two_banks_survive_sixty_kills_with_each_effect_once()
     let mut points = Point::ALL.into_iter().cycle();
     let mut victim = 0;
     while left_running < KILLS {
+        assert!(kills < 5 * KILLS, "{left_running} of {kills} kills have left a key running");
         banks[victim].come_to_its_end(&mut random).await;
         if kills % SERVER_EVERY == SERVER_EVERY - 1 {
             sleep(Duration::from_millis(random.random_range(0..50))).await;

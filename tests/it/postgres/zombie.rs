@@ -100,8 +100,8 @@ async fn a_zombie_before_its_commit_keeps_the_key_in_flight_until_its_session_en
     city.assert_paid_once_by_the_second_run(&city.persisting(&zombie).await.unwrap()).await;
 }
 
-/// Stopped after it has sent COMMIT: that stands, and others replay it. Fails when `complete_in` gives up what it was told
-/// of COMMIT after its lease, and when `SEEN` takes a row over that somebody is writing.
+/// Stopped after it has sent COMMIT: that stands, and others replay it. Fails when `CLAIM` inserts where there is a row, and
+/// when `SEEN` waits for a row that is locked.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_zombie_that_has_sent_its_commit_has_committed() {
     let city = City::new().await;

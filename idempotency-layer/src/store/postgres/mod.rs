@@ -122,7 +122,7 @@ impl PostgresStore {
 
     /// Connects through a pooler that hands out sessions by the transaction and does not follow prepared statements, as
     /// PgBouncer before 1.21 in transaction mode. Each verb is a transaction of its own, with a statement that is prepared
-    /// anew.
+    /// anew. The server ends one whose process stands still in it, after the store's [`timeout`](Self::timeout).
     ///
     /// A handler's SQL is sent as the handler sends it. Statements that it has had prepared are closed with its
     /// transaction.
