@@ -14,7 +14,7 @@ use idempotency_tests::postgres::{PostgresServer, shared, url_at};
 use idempotency_tests::proxy::Proxy;
 use sqlx::{Connection, PgConnection};
 
-use crate::request::{gated, layer};
+use crate::request::{PATIENCE, gated, layer};
 
 /// A database with the store's tables and one for effects, and the only way to it for whoever is under test.
 pub(super) struct Behind {
@@ -81,6 +81,11 @@ impl Behind {
     /// What leads to the database through the proxy.
     pub(super) fn url(&self) -> String {
         self.through(&self.proxy)
+    }
+
+    /// A store behind the proxy that waits for its server however slow the machine.
+    pub(super) async fn patient(&self) -> PostgresStore {
+        self.store().await.timeout(PATIENCE)
     }
 
     /// A store behind the proxy. It is connected.

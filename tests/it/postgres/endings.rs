@@ -193,7 +193,8 @@ async fn a_transaction_that_the_server_ends_leaves_neither_effect_nor_record_and
             assert_eq!((answer.status.as_u16(), answer.problem()), (503, Some("transaction-failed")), "{case}");
             assert_eq!(behind.effects().await, 0, "{case}");
             let again = until_settled(&router).await;
-            assert_eq!((again.status.as_u16(), &again.body[..]), (201, &b"attempt 2"[..]), "{case}");
+            // On a slow machine the next one may have been idle for too long as well.
+            assert!(again.status == 201 && again.body != "attempt 1", "{case}: {again:?}");
             assert_eq!(behind.effects().await, 1, "{case}");
             assert!(send(&router, keyed("/pay", "k"), "").await.is_replay(), "{case}");
         }))

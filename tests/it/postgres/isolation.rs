@@ -21,7 +21,7 @@ use crate::request::{again_until, keyed, layer, send, send_unrun, sending};
 async fn a_transaction_that_is_renewed_again_and_again_commits_at_each_isolation_level() {
     join_all(LEVELS.map(|level| async move {
         let (behind, gate) = (Behind::share().await, Gate::closed());
-        let store = behind.store().await.isolation(level);
+        let store = behind.patient().await.isolation(level);
         let router = paying(&store, layer(&SharedStore::new(store.clone())).lease(LEASE), &gate);
         let run = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;
@@ -53,7 +53,7 @@ async fn transactions_of_different_keys_at_once_never_abort_each_other_at_any_is
     join_all(LEVELS.map(|level| async move {
         let behind = Behind::share().await;
         behind.execute(READ_WHOLE).await;
-        let store = behind.store().await.isolation(level);
+        let store = behind.patient().await.isolation(level);
         let all = Arc::new(Barrier::new(AT_ONCE));
         let own = store.clone();
         let handler = async move |operation: Operation| {
@@ -88,7 +88,7 @@ async fn a_conflict_of_the_handlers_own_at_the_commit_is_503_and_its_retry_commi
     behind
         .execute("CREATE TABLE shift (who text, on_call bool); INSERT INTO shift VALUES ('a', true), ('b', true)")
         .await;
-    let store = behind.store().await.isolation(Isolation::Serializable);
+    let store = behind.patient().await.isolation(Isolation::Serializable);
     let (own, entered) = (store.clone(), gate.clone());
     let handler = async move |operation: Operation| {
         let mut transaction = operation.transaction(&own).await.unwrap();

@@ -13,12 +13,12 @@ use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
 use super::behind::{Behind, CLAIM, LEVELS, impatient, pay, paying};
-use crate::request::{gated, keyed, layer, send, sending};
+use crate::request::{PATIENCE, gated, keyed, layer, send, sending};
 
 /// A pool of a user's, of so many connections, and a store with its options.
 async fn with_pool(behind: &Behind, most: u32) -> (PgPool, PostgresStore) {
     let pool = PgPoolOptions::new().max_connections(most).connect_lazy(&behind.url()).unwrap();
-    let store = PostgresStore::new(pool.clone()).await.unwrap();
+    let store = PostgresStore::new(pool.clone()).await.unwrap().timeout(PATIENCE);
     (pool, store)
 }
 
@@ -124,5 +124,4 @@ async fn more_handlers_than_connections_all_commit_in_turn_at_each_isolation_lev
     .await;
 }
 
-/// Whoever waits for a transaction gets none after 5 s.
 const LEASE: Duration = Duration::from_millis(1500);

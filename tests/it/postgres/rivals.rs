@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::behind::Behind;
 use super::crash::LINE;
 use crate::paying::{alice, lines, order, start_patient};
-use crate::request::{gated, keyed, layer, send};
+use crate::request::{PATIENCE, gated, keyed, layer, send};
 
 /// S7. Fails when `machine::claim` takes over a lease that has not lapsed.
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +21,8 @@ async fn of_64_claims_over_two_sets_of_connections_one_runs_and_each_other_is_to
     let gate = Gate::closed();
     // Each in a process of its own, as far as the server can see.
     let services = [behind.store().await, behind.elsewhere().await]
-        .map(|store| gated(layer(&SharedStore::new(store)), gate.clone()));
+        .map(|store| layer(&SharedStore::new(store.timeout(PATIENCE))).record_deadline(PATIENCE))
+        .map(|layer| gated(layer, gate.clone()));
     for round in 0..5 {
         let barrier = Arc::new(Barrier::new(64));
         let mut claims = JoinSet::new();
