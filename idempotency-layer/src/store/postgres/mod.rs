@@ -88,7 +88,7 @@ pub struct PostgresStore {
 /// What clones have in common.
 struct Shared {
     verbs: Arc<Line>,
-    /// Of its own, so that no number of claims keeps a lease from being renewed.
+    /// Of its own, so that no number of claims keeps a lease from being renewed; and two, so that one that is silent does not.
     renewals: Arc<Line>,
     transactions: Transactions,
     watchers: Mutex<Watchers>,
@@ -96,7 +96,7 @@ struct Shared {
 
 impl PostgresStore {
     /// Connects to the database at this URL, as `postgres://user:password@host:5432/database`, over 10 connections at
-    /// most for the verbs, as many for handlers' transactions, and one for renewals. They are opened when they are needed.
+    /// most for the verbs, as many for handlers' transactions, and two for renewals. They are opened when they are needed.
     ///
     /// `sslmode=require` needs TLS in the `sqlx` crate: depend on it with one of its `tls-` features.
     ///
@@ -143,7 +143,7 @@ impl PostgresStore {
         verbs.keep(first);
         let shared = Shared {
             verbs,
-            renewals: Line::for_statements(statements, 1, is_legacy),
+            renewals: Line::for_statements(statements, 2, is_legacy),
             transactions: Transactions::new(Line::for_handlers(transactions, most)),
             watchers: Mutex::default(),
         };
