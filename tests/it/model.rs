@@ -16,8 +16,9 @@ use futures_util::{StreamExt, stream};
 use idempotency_layer::conformance::Harness;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use tokio::sync::Semaphore;
 
-/// Plays so many scripts at once, each on a harness of its own. The scripts are the same in every run of the test.
+/// Plays so many scripts, each on a harness of its own. The scripts are the same in every run of the test.
 pub(crate) async fn agrees<H: Harness>(cases: usize, harness: impl Fn() -> H) {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -25,8 +26,16 @@ pub(crate) async fn agrees<H: Harness>(cases: usize, harness: impl Fn() -> H) {
     let plays = (0..cases).map(|_| {
         let script = scripts.new_tree(&mut runner).unwrap().current();
         let harness = harness();
-        let play = async move { player::play(&harness, &script).await.map_err(|error| (error, script)) };
-        async move { tokio::spawn(play).await.unwrap() }
+        let play = async move {
+            let opening = OPENING.acquire().await.unwrap();
+            drop(harness.open().await);
+            drop(opening);
+            player::play(&harness, &script).await.map_err(|error| (error, script))
+        };
+        async move {
+            let _place = PLACES.acquire().await.unwrap();
+            tokio::spawn(play).await.unwrap()
+        }
     });
     let plays: Vec<_> = plays.collect();
     let played = stream::iter(plays).buffer_unordered(AT_ONCE);
@@ -40,3 +49,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// So many that time is not lost, and so few that none waits for the machine.
 pub(crate) const AT_ONCE: usize = 32;
+
+/// All tests together play so many at once.
+static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
+
+/// And make the tables of so few, which is not to be waited for once time counts.
+static OPENING: Semaphore = Semaphore::const_new(2);

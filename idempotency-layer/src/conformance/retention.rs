@@ -49,7 +49,8 @@ pub async fn a_replay_tells_how_long_the_key_is_kept<H: Harness>(harness: &H) {
         Claim::Recorded(recorded) if recorded.expires_in > half && recorded.expires_in <= whole,
         "a replay within {half:?} of its record"
     );
-    harness.pass(half).await;
+    // A record that is moved from one server to another may be kept for as long as that took.
+    harness.pass(half + harness.lease() / 10).await;
     assert_is!(key.claim().await, Claim::Recorded(recorded) if recorded.expires_in <= half, "a replay after {half:?}");
 }
 

@@ -53,10 +53,6 @@ mod erased_transactions {
 }
 
 mod pooled {
-    mod clones {
-        idempotency_layer::conformance_tests!(super::super::pooled().await.clones());
-    }
-
     mod connections {
         idempotency_layer::conformance_tests!(super::super::pooled().await);
     }

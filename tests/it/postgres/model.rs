@@ -9,14 +9,14 @@ use crate::model::{LEASE, agrees};
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_answers_like_the_model() {
     let harness = straight().await;
-    agrees(64, || harness.beside().lease_of(LEASE * 2)).await;
+    agrees(32, || harness.beside().lease_of(LEASE * 2)).await;
 }
 
 /// Fails when `RENEW` leaves the lease as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_behind_a_pooler_answers_like_the_model() {
     let harness = pooled().await;
-    agrees(32, || harness.beside().lease_of(LEASE * 2)).await;
+    agrees(16, || harness.beside().lease_of(LEASE * 2)).await;
 }
 
 /// Fails when `SharedStore` renews with another lease than it was told.

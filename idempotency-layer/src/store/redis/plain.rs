@@ -15,6 +15,7 @@
 //! - The end of a run, a renewal, or another's claim makes the record younger. Then a run that was over, or lapsed, may be
 //!   told as in flight, as it would have been a moment before or after, and with less than its age.
 //! - A record that has gone, or has become one that does not expire, is for the script.
+//! - A key that a cluster moves keeps what is left of its time, without what the move takes: its record is so much younger.
 //! - A node that gives a key away in between has the second command fail. Both are sent again to the other, where the claim
 //!   finds its own run, which is for the script.
 
