@@ -10,6 +10,7 @@
 //! - [`header`]: the names of the header fields.
 //! - [`propagation`]: [`Propagation`], which derives from the key of a request the keys of the calls
 //!   that its run makes.
+//! - [`retry_after`]: [`requested_delay`], for how long a response asks its client to stay away.
 //!
 //! The crate does no I/O, keeps no state beyond that of a [`Propagation`] and, without the feature
 //! `tokio`, starts no task. It takes requests apart and puts answers together only as far as header
@@ -36,10 +37,14 @@ pub mod header;
 pub mod key;
 pub mod problem;
 pub mod propagation;
+pub mod retry_after;
 
-pub use self::header::{IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED};
+pub use self::header::{
+    IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED, RETRY_AFTER_MS,
+};
 pub use self::key::{IdempotencyKey, KeyError, KeyErrorKind, KeyLimit, KeyLimitError};
 pub use self::problem::{Problem, ProblemCode};
 pub use self::propagation::{
     DerivationSecret, DerivationSecretError, DerivedKeyReused, Operation, Propagation, PropagationBuilder,
 };
+pub use self::retry_after::requested_delay;

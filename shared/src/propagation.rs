@@ -196,7 +196,7 @@ mod tests {
             .build()
     }
 
-    /// Fails when `builder` is called anew for each clone, that is, when `given` is no part of `Run`.
+    /// Fails when `has_given_key` loses its `!`, or each clone has a `given` of its own.
     #[test]
     fn clones_share_what_was_given_away() {
         let run = run();
