@@ -11,6 +11,7 @@
 //! - [`propagation`]: [`Propagation`], which derives from the key of a request the keys of the calls
 //!   that its run makes.
 //! - [`retry_after`]: [`requested_delay`], for how long a response asks its client to stay away.
+//! - [`backoff`]: [`Backoff`], how long to wait where nobody asked.
 //!
 //! The crate does no I/O, keeps no state beyond that of a [`Propagation`] and, without the feature
 //! `tokio`, starts no task. It takes requests apart and puts answers together only as far as header
@@ -33,12 +34,14 @@
 //! # Ok::<(), idempotency_shared::KeyError>(())
 //! ```
 
+pub mod backoff;
 pub mod header;
 pub mod key;
 pub mod problem;
 pub mod propagation;
 pub mod retry_after;
 
+pub use self::backoff::{Backoff, BackoffError};
 pub use self::header::{
     IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED, RETRY_AFTER_MS,
 };
