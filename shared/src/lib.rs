@@ -12,6 +12,7 @@
 //!   that its run makes.
 //! - [`retry_after`]: [`requested_delay`], for how long a response asks its client to stay away.
 //! - [`backoff`]: [`Backoff`], how long to wait where nobody asked.
+//! - [`class`](mod@class): [`Class`], what an attempt has come to, and whether another one may follow.
 //!
 //! The crate does no I/O, keeps no state beyond that of a [`Propagation`] and, without the feature
 //! `tokio`, starts no task. It takes requests apart and puts answers together only as far as header
@@ -35,6 +36,7 @@
 //! ```
 
 pub mod backoff;
+pub mod class;
 pub mod header;
 pub mod key;
 pub mod problem;
@@ -42,6 +44,7 @@ pub mod propagation;
 pub mod retry_after;
 
 pub use self::backoff::{Backoff, BackoffError};
+pub use self::class::{Call, Class, Ending, TransportFailure};
 pub use self::header::{
     IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED, RETRY_AFTER_MS,
 };
