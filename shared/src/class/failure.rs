@@ -38,10 +38,8 @@ pub enum TransportFailure {
     TruncatedBody,
     /// What arrived is no HTTP.
     Protocol,
-    /// The request could not be built.
+    /// The request could not be built: its URL, for one, is none.
     Builder,
-    /// The URL cannot be requested.
-    Url,
     /// Redirects led in a circle, too far, or where the policy forbids.
     Redirect,
     /// The body of the request could not be read to its end, after a part of it may have been sent.
@@ -69,7 +67,6 @@ impl TransportFailure {
         Self::TruncatedBody,
         Self::Protocol,
         Self::Builder,
-        Self::Url,
         Self::Redirect,
         Self::RequestBody,
         Self::Decode,
@@ -84,9 +81,7 @@ impl TransportFailure {
             Self::Timeout | Self::Reset | Self::Closed | Self::TruncatedBody | Self::Protocol | Self::Other => {
                 Class::Ambiguous
             }
-            Self::Certificate | Self::Builder | Self::Url | Self::Redirect | Self::RequestBody | Self::Decode => {
-                Class::Fatal
-            }
+            Self::Certificate | Self::Builder | Self::Redirect | Self::RequestBody | Self::Decode => Class::Fatal,
         }
     }
 
