@@ -20,8 +20,8 @@
 //!
 //! # Computing a derived key in another language
 //!
-//! `n` is an unsigned integer of 64 bits, big endian. A *text* is `n` bytes of UTF-8, preceded by
-//! `n`. A *list* is `n` texts, preceded by `n`. The message is
+//! A *number* has 8 bytes, the most significant first. A *text* is the number of its bytes, and then
+//! the bytes, in UTF-8. A *list* is the number of its texts, and then the texts. The message is
 //!
 //! | # | item | holds |
 //! |---|---|---|
@@ -31,7 +31,7 @@
 //! | 4 | text | the parent key, without quotes and escapes |
 //! | 5 | list | the name of the operation; or the method, the origin and the path of an ambient call |
 //! | 6 | list | the discriminators, in the order in which they were added |
-//! | 7 | `n` | the ordinal, 0 where none is set |
+//! | 7 | number | the ordinal, 0 where none is set |
 //!
 //! It goes through HMAC-SHA256 (RFC 2104) under the configured [`DerivationSecret`], or under the
 //! domain where none is configured. The first 16 bytes become a UUID of version 8 (RFC 9562, section
@@ -213,6 +213,16 @@ mod tests {
         let run = run();
         drop(run.operation("charge"));
         assert!(!run.has_given_key());
+    }
+
+    /// Fails when `derive` adds the attempt to the message, or whether there is a deadline.
+    #[test]
+    fn later_attempt_with_another_deadline_derives_the_same_key() {
+        let key = IdempotencyKey::random();
+        let first = Propagation::builder("order:create", key.clone()).build();
+        let attempt = NonZeroU32::new(2).unwrap();
+        let second = Propagation::builder("order:create", key).attempt(attempt).deadline(Instant::now()).build();
+        assert_eq!(first.operation("charge").key().unwrap(), second.operation("charge").key().unwrap());
     }
 
     /// Fails when `Debug` prints `key.as_str()`, or the principal.

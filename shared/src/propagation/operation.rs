@@ -91,6 +91,7 @@ impl Debug for Operation {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
     use std::sync::Barrier;
     use std::thread;
 
@@ -117,6 +118,16 @@ mod tests {
             let error = operation(&run).key().unwrap_err();
             assert_eq!(error.name, operation(&run).name);
         }
+    }
+
+    /// Fails when `key` takes for the ordinal how many keys the run has given away.
+    #[test]
+    fn order_of_execution_is_no_part_of_a_key() {
+        let keys = |names: [&'static str; 3]| {
+            let run = run();
+            names.map(|name| (name, run.operation(name).key().unwrap())).into_iter().collect::<HashMap<_, _>>()
+        };
+        assert_eq!(keys(["reserve", "charge", "ship"]), keys(["ship", "reserve", "charge"]));
     }
 
     /// Fails when `key` lets every version 4 pass.

@@ -80,8 +80,8 @@ mod tests {
 
     /// Fails when `Debug` is derived.
     #[test]
-    fn debug_is_the_same_for_all_secrets() {
+    fn debug_does_not_show_the_secret() {
         let secret = DerivationSecret::new(b"a secret of more than 16 bytes").unwrap();
-        assert_eq!(format!("{secret:?}"), format!("{:?}", DerivationSecret::none()));
+        assert_eq!(format!("{secret:?}"), "DerivationSecret(…)");
     }
 }
