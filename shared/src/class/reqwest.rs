@@ -8,14 +8,16 @@
 //!   does not cover; those that it covers end with the connection, and are ambiguous.
 //! - What is not recognized is [`TransportFailure::Other`], and ambiguous.
 //!
-//! A certificate is recognized as rustls reports it, as invalid data while connecting. With
-//! native-tls a bad certificate is [`TransportFailure::Connect`], and the attempt is repeated.
+//! A certificate is recognized as rustls reports it, as invalid data while connecting, which
+//! hyper-rustls wraps once more. With native-tls a bad certificate is [`TransportFailure::Connect`], and
+//! the attempt is repeated.
 //!
 //! Over HTTP/2, hyper takes a body that breaks off with `NO_ERROR` for a whole one, even where it is
 //! shorter than `Content-Length`, and there is no error to classify. Whoever needs the whole body
 //! compares the two.
 //!
-//! hyper does not promise the types of its sources. The tests meet each of them over a socket.
+//! hyper does not promise the types of its sources. The tests meet each of them over a socket, except
+//! for TLS, whose errors they make up in the shape that hyper-rustls 0.27 gives them.
 
 #[cfg(test)]
 mod peer;
@@ -58,7 +60,7 @@ impl TransportFailure {
         if error.is_timeout() {
             return Self::ConnectTimeout;
         }
-        match causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind) {
+        match causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(innermost_kind) {
             Some(ErrorKind::ConnectionRefused) => Self::ConnectionRefused,
             Some(ErrorKind::InvalidData) => Self::Certificate,
             _ => Self::Connect,
@@ -110,11 +112,19 @@ impl TransportFailure {
     }
 
     fn of_io(error: &io::Error) -> Option<Self> {
-        match error.kind() {
+        match innermost_kind(error) {
             ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Some(Self::Reset),
             ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => Some(Self::Closed),
             _ => None,
         }
+    }
+}
+
+/// `source` of an `io::Error` leaves out the one that it wraps.
+fn innermost_kind(error: &io::Error) -> ErrorKind {
+    match error.get_ref().and_then(|wrapped| wrapped.downcast_ref()) {
+        Some(wrapped) => innermost_kind(wrapped),
+        None => error.kind(),
     }
 }
 
@@ -133,17 +143,17 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use ::reqwest::dns::{Name, Resolve, Resolving};
     use ::reqwest::redirect::Policy;
     use ::reqwest::{Body, Client, ClientBuilder};
     use bytes::Bytes;
     use futures_util::stream;
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tower::util::MapErrLayer;
 
     use super::peer::{
-        CANCEL, INTERNAL_ERROR, NO_ERROR, OK, REFUSED_STREAM, answer_with_frames, closed_port, go_away, read_head,
-        reset, server,
+        CANCEL, INTERNAL_ERROR, NO_ERROR, Names, OK, REFUSED_STREAM, answer_with_frames, closed_port, go_away,
+        read_head, reset, server,
     };
     use super::*;
 
@@ -180,21 +190,6 @@ mod tests {
         failure
     }
 
-    /// Resolves no name: it fails like this, or hangs.
-    struct Names(Option<ErrorKind>);
-
-    impl Resolve for Names {
-        fn resolve(&self, _: Name) -> Resolving {
-            let answer = self.0;
-            Box::pin(async move {
-                match answer {
-                    Some(kind) => Err(io::Error::from(kind).into()),
-                    None => std::future::pending().await,
-                }
-            })
-        }
-    }
-
     /// Fails when `of` does not ask `is_builder`.
     #[tokio::test]
     async fn what_is_no_url_is_not_built() {
@@ -223,15 +218,20 @@ mod tests {
         assert_eq!(post(client(), &closed_port().await).await, TransportFailure::ConnectionRefused);
     }
 
-    /// Fails when `of_connect` takes `InvalidData` for `Connect`.
+    /// Fails when `of_connect` takes `InvalidData` for `Connect`, or asks the outermost error for its
+    /// kind.
     #[tokio::test]
     async fn invalid_data_while_connecting_is_the_certificate() {
         for (kind, failure) in [
             (ErrorKind::InvalidData, TransportFailure::Certificate),
             (ErrorKind::UnexpectedEof, TransportFailure::Connect),
+            (ErrorKind::ConnectionReset, TransportFailure::Connect),
         ] {
-            let connector = tower::util::MapErrLayer::new(move |_| io::Error::from(kind).into());
-            assert_eq!(post(client().connector_layer(connector), "http://127.0.0.1:1/").await, failure);
+            let handshake = move || io::Error::new(kind, "of the handshake");
+            let bare = MapErrLayer::new(move |_| handshake().into());
+            assert_eq!(post(client().connector_layer(bare), "http://127.0.0.1:1/").await, failure);
+            let wrapped = MapErrLayer::new(move |_| io::Error::other(handshake()).into());
+            assert_eq!(post(client().connector_layer(wrapped), "http://127.0.0.1:1/").await, failure);
         }
     }
 

@@ -1,8 +1,26 @@
 //! Peers over real sockets that fail in exactly one way, for the tests of what reqwest makes of it.
 
+use std::io::{self, ErrorKind};
+
+use ::reqwest::dns::{Name, Resolve, Resolving};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+
+/// Resolves no name: it fails like this, or hangs.
+pub(super) struct Names(pub(super) Option<ErrorKind>);
+
+impl Resolve for Names {
+    fn resolve(&self, _: Name) -> Resolving {
+        let answer = self.0;
+        Box::pin(async move {
+            match answer {
+                Some(kind) => Err(io::Error::from(kind).into()),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
 
 /// A server that accepts one connection.
 pub(super) async fn server<F>(serve: impl FnOnce(TcpStream) -> F + Send + 'static) -> (String, JoinHandle<()>)
