@@ -388,7 +388,7 @@ mod tests {
         &[
             (&[Dns, ConnectionRefused, ConnectTimeout, Connect, Unsent], Class::NotSent, false),
             (&[RefusedStream, GoAway], Class::Refused, false),
-            (&[Timeout, Reset, Closed, TruncatedBody, Protocol, Other], Class::Ambiguous, true),
+            (&[Timeout, Reset, Closed, TruncatedBody, Protocol, AfterRedirect, Other], Class::Ambiguous, true),
             (&[Builder, Certificate], Class::Fatal, false),
             (&[Redirect, RequestBody, Decode], Class::Fatal, true),
         ]

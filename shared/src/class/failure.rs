@@ -42,6 +42,8 @@ pub enum TransportFailure {
     Builder,
     /// Redirects led in a circle, too far, or where the policy forbids.
     Redirect,
+    /// A server redirected the request, and it did not get to the next one.
+    AfterRedirect,
     /// The body of the request could not be read to its end, after a part of it may have been sent.
     RequestBody,
     /// The response arrived and could not be decoded.
@@ -68,19 +70,38 @@ impl TransportFailure {
         Self::Protocol,
         Self::Builder,
         Self::Redirect,
+        Self::AfterRedirect,
         Self::RequestBody,
         Self::Decode,
         Self::Other,
     ];
+
+    /// The same failure where it met a request that a server had redirected.
+    ///
+    /// That server got the request, and may have done what it asks before it answered with the place
+    /// of the result (303, RFC 9110, section 15.4.4). So it no longer counts that the next one got
+    /// nothing.
+    #[must_use]
+    pub fn after_redirect(self) -> Self {
+        match self {
+            Self::Certificate | Self::Builder => Self::Redirect,
+            _ if matches!(self.class(), Class::NotSent | Class::Refused) => Self::AfterRedirect,
+            _ => self,
+        }
+    }
 
     pub(super) fn class(self) -> Class {
         match self {
             Self::Dns | Self::ConnectionRefused | Self::ConnectTimeout | Self::Connect | Self::Unsent => Class::NotSent,
             Self::RefusedStream | Self::GoAway => Class::Refused,
             // What is not known may have been sent.
-            Self::Timeout | Self::Reset | Self::Closed | Self::TruncatedBody | Self::Protocol | Self::Other => {
-                Class::Ambiguous
-            }
+            Self::Timeout
+            | Self::Reset
+            | Self::Closed
+            | Self::TruncatedBody
+            | Self::Protocol
+            | Self::AfterRedirect
+            | Self::Other => Class::Ambiguous,
             Self::Certificate | Self::Builder | Self::Redirect | Self::RequestBody | Self::Decode => Class::Fatal,
         }
     }
@@ -88,5 +109,19 @@ impl TransportFailure {
     /// Whether a server may have acted although another attempt would fail alike.
     pub(super) fn follows_an_answer(self) -> bool {
         matches!(self, Self::Redirect | Self::RequestBody | Self::Decode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Ending;
+
+    /// Fails when `after_redirect` leaves any failure as it is that says that nothing was sent.
+    #[test]
+    fn every_failure_after_a_redirect_is_ambiguous() {
+        for failure in TransportFailure::ALL {
+            assert!(Ending::Failure(failure.after_redirect()).is_ambiguous(), "{failure:?}");
+        }
     }
 }

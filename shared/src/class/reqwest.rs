@@ -33,6 +33,9 @@ use super::TransportFailure;
 impl TransportFailure {
     /// Which failure `error` is, where a client got it from sending a request or reading a response.
     ///
+    /// reqwest does not say which of several hops failed. Whoever lets it follow redirects notes that
+    /// it followed one, and asks for [`after_redirect`](Self::after_redirect).
+    ///
     /// An error that stands for a status, of `error_for_status`, is [`Other`](Self::Other): the
     /// response itself tells more.
     #[must_use]
@@ -179,15 +182,19 @@ mod tests {
         read
     }
 
-    async fn answered_with(answer: &'static [u8]) -> TransportFailure {
-        let (url, server) = server(move |mut socket| async move {
+    async fn answered_with(answer: &'static str) -> TransportFailure {
+        TransportFailure::of(&read_answer(client(), answer.to_owned()).await.unwrap_err())
+    }
+
+    async fn read_answer(client: ClientBuilder, answer: String) -> ::reqwest::Result<Bytes> {
+        let (url, server) = server(|mut socket| async move {
             read_head(&mut socket).await;
-            socket.write_all(answer).await.unwrap();
+            socket.write_all(answer.as_bytes()).await.unwrap();
         })
         .await;
-        let failure = post(client(), &url).await;
+        let read = read(client, &url).await;
         server.await.unwrap();
-        failure
+        read
     }
 
     /// Fails when `of` does not ask `is_builder`.
@@ -279,36 +286,43 @@ mod tests {
     /// Fails when `of_hyper` does not ask `is_incomplete_message`.
     #[tokio::test]
     async fn end_before_or_within_the_headers_is_closed() {
-        assert_eq!(answered_with(b"").await, TransportFailure::Closed);
-        assert_eq!(answered_with(b"HTTP/1.1 200 OK\r\ncontent-le").await, TransportFailure::Closed);
+        assert_eq!(answered_with("").await, TransportFailure::Closed);
+        assert_eq!(answered_with("HTTP/1.1 200 OK\r\ncontent-le").await, TransportFailure::Closed);
     }
 
     /// Fails when `of` does not ask `is_decode`.
     #[tokio::test]
     async fn end_within_the_body_is_a_truncated_body() {
-        let cut = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
+        let cut = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
         assert_eq!(answered_with(cut).await, TransportFailure::TruncatedBody);
-        let cut = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab";
+        let cut = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab";
         assert_eq!(answered_with(cut).await, TransportFailure::TruncatedBody);
     }
 
     /// Fails when `of_hyper` does not ask `is_parse`.
     #[tokio::test]
     async fn other_protocols_are_protocol() {
-        assert_eq!(answered_with(b"SSH-2.0-OpenSSH_9.2\r\n\r\n").await, TransportFailure::Protocol);
+        assert_eq!(answered_with("SSH-2.0-OpenSSH_9.2\r\n\r\n").await, TransportFailure::Protocol);
     }
 
     /// Fails when `of` does not ask `is_redirect`.
     #[tokio::test]
     async fn redirect_beyond_the_policy_is_redirect() {
-        let (url, server) = server(|mut socket| async move {
-            read_head(&mut socket).await;
-            let answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /\r\ncontent-length: 0\r\n\r\n";
-            socket.write_all(answer).await.unwrap();
-        })
-        .await;
-        assert_eq!(post(client().redirect(Policy::limited(0)), &url).await, TransportFailure::Redirect);
-        server.await.unwrap();
+        let answer = "HTTP/1.1 307 Temporary Redirect\r\nlocation: /\r\ncontent-length: 0\r\n\r\n";
+        let error = read_answer(client().redirect(Policy::limited(0)), answer.to_owned()).await.unwrap_err();
+        assert_eq!(TransportFailure::of(&error), TransportFailure::Redirect);
+    }
+
+    /// Fails when reqwest comes to tell them apart, so that `of` can.
+    #[tokio::test]
+    async fn failure_after_a_redirect_looks_like_one_of_the_first_hop() {
+        let next = closed_port().await;
+        let answer = format!("HTTP/1.1 303 See Other\r\nlocation: {next}\r\ncontent-length: 0\r\n\r\n");
+        let error = read_answer(client(), answer).await.unwrap_err();
+        assert_ne!(error.url().map(|url| url.as_str()), Some(&*next));
+        let failure = TransportFailure::of(&error);
+        assert_eq!(failure, TransportFailure::ConnectionRefused);
+        assert_eq!(failure.after_redirect(), TransportFailure::AfterRedirect);
     }
 
     /// Fails when `of_response_body` is always `TruncatedBody`.
