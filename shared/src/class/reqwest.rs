@@ -142,7 +142,6 @@ fn causes(error: &::reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'stati
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -152,6 +151,7 @@ mod tests {
     use futures_util::stream;
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tower::BoxError;
     use tower::util::MapErrLayer;
 
     use super::peer::{
@@ -163,8 +163,6 @@ mod tests {
     fn client() -> ClientBuilder {
         Client::builder().no_proxy().retry(::reqwest::retry::never())
     }
-
-    type BoxError = Box<dyn Error + Send + Sync>;
 
     /// What becomes of a POST, its response included.
     async fn post(client: ClientBuilder, url: &str) -> TransportFailure {
@@ -245,11 +243,7 @@ mod tests {
     /// Fails when `of` does not ask `is_timeout`.
     #[tokio::test(start_paused = true)]
     async fn answer_that_takes_too_long_is_timeout() {
-        let (url, server) = server(|socket| async move {
-            let mut socket = pin!(socket);
-            while socket.read_u8().await.is_ok() {}
-        })
-        .await;
+        let (url, server) = server(|mut socket| async move { while socket.read_u8().await.is_ok() {} }).await;
         assert_eq!(post(client().timeout(Duration::from_secs(3)), &url).await, TransportFailure::Timeout);
         server.await.unwrap();
     }
