@@ -26,3 +26,7 @@ pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-
 /// `Idempotency-Expires-In`, the response field that says for how many whole seconds the key keeps
 /// its meaning.
 pub const IDEMPOTENCY_EXPIRES_IN: HeaderName = HeaderName::from_static("idempotency-expires-in");
+
+/// `retry-after-ms`, the response field with which OpenAI's and Azure's services say in milliseconds
+/// what `Retry-After` can only say in seconds.
+pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");

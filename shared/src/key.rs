@@ -80,9 +80,7 @@ impl IdempotencyKey {
     /// When the operating system gives no randomness.
     #[must_use]
     pub fn random() -> Self {
-        let mut buffer = Uuid::encode_buffer();
-        let uuid: &str = Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
-        Self(Arc::from(uuid))
+        Self::from_uuid(Uuid::new_v4())
     }
 
     /// Reads a key from one field value, in either form.
@@ -125,6 +123,13 @@ impl IdempotencyKey {
     pub fn prefix(&self) -> &str {
         // A key is ASCII, so each character boundary is a byte's.
         self.0.get(..PREFIX_LEN.min(self.0.len() / 2)).unwrap_or_default()
+    }
+
+    /// A key of 36 characters in lower case.
+    pub(crate) fn from_uuid(uuid: Uuid) -> Self {
+        let mut buffer = Uuid::encode_buffer();
+        let uuid: &str = uuid.hyphenated().encode_lower(&mut buffer);
+        Self(Arc::from(uuid))
     }
 
     fn within(key: &str, limit: KeyLimit) -> Result<Self, KeyError> {

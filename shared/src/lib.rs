@@ -8,10 +8,15 @@
 //! - [`problem`]: [`ProblemCode`] and [`Problem`], the fixed reasons for which a server refuses or
 //!   fails a keyed request.
 //! - [`header`]: the names of the header fields.
+//! - [`propagation`]: [`Propagation`], which derives from the key of a request the keys of the calls
+//!   that its run makes.
+//! - [`retry_after`]: [`requested_delay`], for how long a response asks its client to stay away.
+//! - [`backoff`]: [`Backoff`], how long to wait where nobody asked.
+//! - [`class`](mod@class): [`Class`], what an attempt has come to, and whether another one may follow.
 //!
-//! The crate does no I/O, keeps no state and starts no task. It takes requests apart and puts
-//! answers together only as far as header values and JSON documents; sending them is the work of
-//! its callers.
+//! The crate does no I/O, keeps no state beyond that of a [`Propagation`] and, without the feature
+//! `tokio`, starts no task. It takes requests apart and puts answers together only as far as header
+//! values and JSON documents; sending them is the work of its callers.
 //!
 //! ```
 //! use http::{HeaderMap, HeaderValue, StatusCode};
@@ -30,10 +35,22 @@
 //! # Ok::<(), idempotency_shared::KeyError>(())
 //! ```
 
+pub mod backoff;
+pub mod class;
 pub mod header;
 pub mod key;
 pub mod problem;
+pub mod propagation;
+pub mod retry_after;
 
-pub use self::header::{IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED};
+pub use self::backoff::{Backoff, BackoffError};
+pub use self::class::{Call, Class, Ending, TransportFailure};
+pub use self::header::{
+    IDEMPOTENCY_EXPIRES_IN, IDEMPOTENCY_KEY, IDEMPOTENCY_PROBLEM, IDEMPOTENT_REPLAYED, RETRY_AFTER_MS,
+};
 pub use self::key::{IdempotencyKey, KeyError, KeyErrorKind, KeyLimit, KeyLimitError};
 pub use self::problem::{Problem, ProblemCode};
+pub use self::propagation::{
+    DerivationSecret, DerivationSecretError, DerivedKeyReused, Operation, Propagation, PropagationBuilder,
+};
+pub use self::retry_after::requested_delay;
