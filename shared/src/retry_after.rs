@@ -74,12 +74,20 @@ fn until(text: &str, headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 }
 
 fn date(text: &str) -> Option<SystemTime> {
+    // `httpdate` takes any byte for the space before the time of day in the form of RFC 850.
+    let before_time = text.strip_suffix(" GMT").and_then(|text| text.len().checked_sub(TIME_OF_DAY + 1));
+    if before_time.is_some_and(|at| text.as_bytes()[at] != b' ') {
+        return None;
+    }
     httpdate::parse_http_date(text).ok()
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok().map(|text| text.trim_matches([' ', '\t']))
 }
+
+/// The length of `08:49:37`.
+const TIME_OF_DAY: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -173,8 +181,24 @@ mod tests {
     #[test]
     fn garbage_is_absent() {
         for value in [
-            "", " ", "-5", "+5", "5.", ".5", "1.5.2", "1e3", "0x10", "5 s", "5,10", "5, 10", "soon", "NaN", "inf", "٥",
+            "",
+            " ",
+            "-5",
+            "+5",
+            "5.",
+            ".5",
+            "1.5.2",
+            "1e3",
+            "0x10",
+            "5 s",
+            "5,10",
+            "5, 10",
+            "soon",
+            "NaN",
+            "inf",
+            "٥",
             "1_000",
+            "Sunday, 06-Nov-94:08:50:00 GMT",
         ] {
             assert_eq!(standard(value), None, "{value}");
         }
