@@ -25,3 +25,10 @@ async fn postgres_behind_a_shared_store_answers_like_the_model() {
     let straight = straight().await;
     agrees(16, || Erased(straight.beside().lease_of(LEASE * 2))).await;
 }
+
+/// Fails when `SharedStore` renews with another lease than it was told.
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_behind_a_pooler_and_a_shared_store_answers_like_the_model() {
+    let harness = pooled().await;
+    agrees(8, || Erased(harness.beside().lease_of(LEASE * 2))).await;
+}
