@@ -70,10 +70,10 @@ async fn what_cannot_be_read_is_503_and_neither_run_nor_overwritten() {
 }
 
 /// S11 at the record: the run cannot be recorded, its client is answered, and what another version or another hand has put
-/// there is left alone. Fails when `SETTLE` does not ask for the format, or for the state.
+/// there is left alone. Fails when `SETTLE` does not ask for the state, and when `READABLE` asks for the format only.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_damaged_while_its_run_goes_on_is_not_overwritten_by_its_record() {
-    join_all(["format = 2", "format = 0", "state = 0", "state = 9", "lease = '\\x0102'"].map(|damage| async move {
+    join_all(DAMAGES.map(|damage| async move {
         let (behind, gate) = (Behind::share().await, Gate::closed());
         let router = gated(layer(&SharedStore::new(behind.store().await)), gate.clone());
         let run = sending(&router, keyed("/pay", "k"), "");

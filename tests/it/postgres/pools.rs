@@ -6,13 +6,15 @@ use axum::Router;
 use axum::routing::post;
 use futures_util::future::join_all;
 use http::StatusCode;
-use idempotency_layer::{Operation, PostgresStore, SharedStore};
+use idempotency_layer::store::{Begin, Claim};
+use idempotency_layer::{Operation, PostgresStore, PostgresTransaction, SharedStore, Store, TransactionalStore};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::proxy::Request;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-use super::behind::{Behind, CLAIM, LEVELS, impatient, pay, paying};
+use super::behind::{Behind, CLAIM, EFFECT, LEVELS, impatient, pay, paying, write};
+use crate::counted::request;
 use crate::request::{PATIENCE, gated, keyed, layer, send, sending};
 
 /// A pool of a user's, of so many connections, and a store with its options.
@@ -32,6 +34,38 @@ async fn stay_in_flight(behind: &Behind, keys: &[&'static str]) {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// S32. A handler that ends its transaction makes its session one that writes; the next one to have it may not write behind
+/// the store's back. Fails when `ROLLBACK` does not reset the session.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_handler_sets_in_its_session_is_gone_after_a_rollback() {
+    let behind = Behind::share().await;
+    let (_pool, store) = with_pool(&behind, 1).await;
+    let begin = async || {
+        let request = request();
+        assert!(matches!(store.claim(&request).await.unwrap(), Claim::Acquired(_)));
+        match store.begin(&request.lease).await.unwrap() {
+            Begin::Begun(transaction) => transaction,
+            Begin::Fenced => panic!("its holder is fenced"),
+        }
+    };
+    let session = async |transaction: &mut PostgresTransaction| {
+        let mut connection = transaction.connection().await.unwrap();
+        sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(&mut *connection).await.unwrap()
+    };
+    let mut first = begin().await;
+    let of_first = session(&mut first).await;
+    write(&mut first, "ROLLBACK").await.unwrap();
+    write(&mut first, "SET default_transaction_read_only = off").await.unwrap();
+    store.rollback(first).await;
+
+    let mut second = begin().await;
+    assert_eq!(session(&mut second).await, of_first);
+    write(&mut second, "ROLLBACK").await.unwrap();
+    assert!(write(&mut second, EFFECT).await.is_err());
+    store.rollback(second).await;
+    assert_eq!(behind.effects().await, 0);
 }
 
 /// S24 and S27. Two connections each for the user, for claims and for transactions, all held by two handlers that do not

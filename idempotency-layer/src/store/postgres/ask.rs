@@ -60,6 +60,9 @@ impl PostgresStore {
                 if is_kept && attempts < ATTEMPTS {
                     continue;
                 }
+            } else if !self.is_legacy {
+                // It has answered. Behind an old pooler it may be in the midst of its transaction.
+                lent.give_back();
             }
             if is_conflict(&error) && attempts < ATTEMPTS {
                 sleep(PAUSE).await;

@@ -89,7 +89,7 @@ impl TransactionalStore for PostgresStore {
     async fn rollback(&self, transaction: PostgresTransaction) {
         let Some(mut lent) = transaction.open.give_back() else { return };
         let deadline = Instant::now() + self.timeout;
-        let rolled_back = timeout_at(deadline, self.end(&mut lent, "ROLLBACK")).await;
+        let rolled_back = timeout_at(deadline, self.end(&mut lent, ROLLBACK)).await;
         // Without an answer the connection is dropped, which rolls back as well.
         if let Ok(Ok(())) = rolled_back {
             lent.give_back();
@@ -200,6 +200,9 @@ impl PostgresStore {
         })
     }
 }
+
+/// A handler may have ended the transaction and gone on; what it has set in the session goes with it.
+const ROLLBACK: &str = "ROLLBACK; RESET ALL";
 
 /// A value of a simple query.
 fn text(row: &PgRow) -> sqlx::Result<&str> {

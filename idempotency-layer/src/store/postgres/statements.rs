@@ -51,6 +51,7 @@ impl Statements {
         let of = |text: &str| {
             let text = text
                 .replace("{renewed_past_expiry}", RENEWED_PAST_EXPIRY)
+                .replace("{readable}", READABLE)
                 .replace("{seen}", SEEN)
                 .replace("{columns}", COLUMNS)
                 .replace("{joined}", JOINED)
@@ -88,6 +89,7 @@ impl Statements {
         let Opening { isolation, idle_millis, .. } = opening;
         let fence = BEGIN_FENCE
             .replace("{renewed_past_expiry}", RENEWED_PAST_EXPIRY)
+            .replace("{readable}", READABLE)
             .replace("$1", &record)
             .replace("$2", &lease)
             .replace("{now}", NOW)
@@ -139,6 +141,11 @@ const COLUMNS: &str = "r.format, r.state, r.fingerprint, r.caller, r.lease, r.at
      r.max_lapsed, r.retention, r.claimed_at, r.lease_until, r.written_at, r.held_cause, r.status, r.headers, r.body, \
      r.trailers, r.reason, l.lease_until, l.written_at, {now}";
 
+/// Whether `row.rs` can read a run: what it cannot is for no verb to write over.
+const READABLE: &str = "r.format = 1 AND r.on_unknown IN (1, 2) AND r.max_lapsed BETWEEN 1 AND 4294967295 \
+     AND r.attempt BETWEEN 0 AND 4294967295 AND r.lapsed BETWEEN 0 AND 4294967295 AND r.retention >= 0 \
+     AND octet_length(r.fingerprint) = 32 AND octet_length(r.caller) = 32";
+
 /// Only a run can have been renewed. Without the OFFSET the lease would be looked for beside every record.
 const JOINED: &str = "LEFT JOIN LATERAL (\
          SELECT l.lease_until, l.written_at FROM {s}.idempotency_lease l \
@@ -170,7 +177,7 @@ const LOOK: &str = "SELECT {columns} FROM {s}.idempotency_record r {joined} WHER
 /// What the record says may be old by the time the lease is written; whoever took over has closed it then.
 const RENEW: &str = "INSERT INTO {s}.idempotency_lease AS l (lease, claimed_at, record, lease_until, written_at) \
      SELECT $2, r.claimed_at, $1, {now} + $3, {now} FROM {s}.idempotency_record r \
-     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND r.format = 1 AND {renewed_past_expiry} \
+     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND {readable} AND {renewed_past_expiry} \
      ON CONFLICT (lease, claimed_at) DO UPDATE SET lease_until = excluded.lease_until, written_at = excluded.written_at \
      WHERE NOT l.is_closed";
 
@@ -178,20 +185,21 @@ const RENEW: &str = "INSERT INTO {s}.idempotency_lease AS l (lease, claimed_at, 
 const SETTLE: &str = "UPDATE {s}.idempotency_record r \
      SET state = $3, written_at = {now}, held_cause = $4, status = $5, headers = $6, body = $7, trailers = $8, \
          reason = $9, sweep_from = CASE WHEN $3 = 5 THEN NULL ELSE coalesce(r.sweep_from, {now}) END \
-     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND r.format = 1 AND {renewed_past_expiry}";
+     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND {readable} AND {renewed_past_expiry}";
 
 const FORGET: &str = "DELETE FROM {s}.idempotency_record r \
-     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND r.format = 1 AND {renewed_past_expiry}";
+     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND {readable} AND {renewed_past_expiry}";
 
 /// `$2` to `$7` are what was seen. A row that somebody else is writing is passed by. A run that is taken over has its
 /// lease closed in the same step, unless it was renewed since: that is the one row that both write.
 const SEEN: &str = "WITH seen AS MATERIALIZED (\
          SELECT r.id, r.claimed_at FROM {s}.idempotency_record r \
-         WHERE r.id = $1 AND r.format = 1 AND r.lease = $2 AND r.state = $3 AND r.attempt = $4 AND r.written_at = $5 FOR UPDATE SKIP LOCKED), \
+         WHERE r.id = $1 AND r.format = 1 AND r.lease = $2 AND r.state = $3 AND r.attempt = $4 \
+             AND r.written_at = $5 FOR UPDATE SKIP LOCKED), \
      closed AS (\
          INSERT INTO {s}.idempotency_lease AS l (lease, claimed_at, record, lease_until, written_at, is_closed) \
          SELECT $2, seen.claimed_at, $1, 0, {now}, true FROM seen WHERE $3 = 1 \
-         ON CONFLICT (lease, claimed_at) DO UPDATE SET is_closed = true \
+         ON CONFLICT (lease, claimed_at) DO UPDATE SET is_closed = true, written_at = excluded.written_at \
          WHERE l.lease_until = $6 AND l.written_at = $7 RETURNING 1)";
 
 /// After [`SEEN`].
@@ -209,7 +217,7 @@ const UNEXPIRING: &str = "SELECT {columns}, r.id FROM {s}.idempotency_record r {
      WHERE r.sweep_from IS NULL AND r.id > $1 ORDER BY r.id LIMIT $2";
 
 const BEGIN_FENCE: &str = "SELECT count(*) FROM {s}.idempotency_record r \
-     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND r.format = 1 AND {renewed_past_expiry}";
+     WHERE r.id = $1 AND r.lease = $2 AND r.state = 1 AND {readable} AND {renewed_past_expiry}";
 
 /// Both rows are reached through their unique index alone, so that a serializable transaction has read nothing that
 /// others write. A row that this makes, and does not find, has a state that no record has.
@@ -223,7 +231,7 @@ const COMPLETE_IN: &str = "WITH marked AS (\
          SELECT $1, 0, 0, '', '', '', 0, 0, 0, 0, 0, 0, 0, 0 FROM marked WHERE is_ours \
          ON CONFLICT (id) DO UPDATE SET state = $4, written_at = {now}, status = $5, headers = $6, body = $7, \
              trailers = $8, reason = $9, sweep_from = coalesce(r.sweep_from, {now}) \
-         WHERE r.lease = $2 AND r.state = 1 AND r.format = 1 RETURNING r.state) \
+         WHERE r.lease = $2 AND r.state = 1 AND {readable} RETURNING r.state) \
      SELECT (SELECT count(*) FROM marked WHERE is_ours), (SELECT max(state) FROM done)";
 
 const CONFIRM: &str = "SELECT {columns} FROM {s}.idempotency_record r {joined} WHERE r.id = $1 FOR SHARE OF r";

@@ -41,9 +41,9 @@ impl Store for PostgresStore {
             let (claim, change) = machine::claim(visible, request, now, Liveness::ByClock);
             let is_done = match (&claim, &change) {
                 (_, Change::Keep) => return Ok(claim),
-                // Sent again while it runs: that is a renewal.
+                // Sent again while it runs, if it still does: its lease starts anew.
                 (Claim::Acquired(_), _) if found.is_running_under(request.lease.id) && found.is_visible(now) => {
-                    self.renew(&request.lease).await? != Renewal::Fenced
+                    self.prolong(&request.lease).await?.answer.affected > 0
                 }
                 _ => self.write(id, &found, &change).await?,
             };
@@ -62,14 +62,7 @@ impl Store for PostgresStore {
 
     async fn renew(&self, lease: &Lease) -> Result<Renewal, StoreError> {
         for _ in 0..LOOKS {
-            let told = self
-                .ask(&self.shared.renewals, || {
-                    sqlx::query(self.statements.renew.clone())
-                        .bind(&lease.record.as_bytes()[..])
-                        .bind(&lease.id.as_bytes()[..])
-                        .bind(row::millis(lease.duration))
-                })
-                .await?;
+            let told = self.prolong(lease).await?;
             if told.answer.affected > 0 {
                 return Ok(Renewal::Renewed { queued: told.queued });
             }
@@ -185,6 +178,17 @@ impl PostgresStore {
                 .bind(retention)
                 .bind(duration)
                 .bind(kept)
+        })
+        .await
+    }
+
+    /// Starts the lease of a run anew, if there is such a run.
+    async fn prolong(&self, lease: &Lease) -> Result<Told, StoreError> {
+        self.ask(&self.shared.renewals, || {
+            sqlx::query(self.statements.renew.clone())
+                .bind(&lease.record.as_bytes()[..])
+                .bind(&lease.id.as_bytes()[..])
+                .bind(row::millis(lease.duration))
         })
         .await
     }
