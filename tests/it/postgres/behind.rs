@@ -192,7 +192,7 @@ const EFFECTS: &str = "CREATE TABLE effect (id bigint GENERATED ALWAYS AS IDENTI
 pub(super) const EFFECT: &str = "INSERT INTO effect (what) VALUES ('paid')";
 
 // What tells the verbs' statements apart on the wire.
-pub(super) const CLAIM: &str = "WITH made AS";
+pub(super) const CLAIM: &str = "WITH found AS";
 pub(super) const REPLACE: &str = "UPDATE \"public\".idempotency_record r SET state = $8";
 pub(super) const SETTLE: &str = "SET state = $3";
 pub(super) const FORGET: &str = "DELETE FROM \"public\".idempotency_record r WHERE r.id = $1";

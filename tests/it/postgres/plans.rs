@@ -134,7 +134,7 @@ async fn a_replay_writes_nothing() {
     assert_eq!(store.complete(&recorded.lease, &response()).await.unwrap(), Write::Done);
     // What can be tidied up on its page has been.
     server.execute("VACUUM idempotency_record").await;
-    let claims = || plans(&server).into_iter().filter(|(query, _)| query.contains("WITH made AS")).collect::<Vec<_>>();
+    let claims = || plans(&server).into_iter().filter(|(query, _)| query.contains("WITH found AS")).collect::<Vec<_>>();
     assert!(claims().last().unwrap().1.contains("WAL: records="), "a claim that writes: {:?}", claims());
     let before = claims().len();
     for _ in 0..20 {

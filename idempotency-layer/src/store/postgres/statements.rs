@@ -162,14 +162,14 @@ const RENEWED_PAST_EXPIRY: &str = "(r.sweep_from IS NULL OR r.sweep_from > {now}
 ///
 /// Where there is a row, no other is tried: `ON CONFLICT` waits for whoever is writing the row, and that is a handler's
 /// transaction until it has committed, or until the server gives it up.
-const CLAIM: &str = "WITH made AS (\
-         INSERT INTO {s}.idempotency_record AS r (id, format, state, fingerprint, caller, lease, attempt, lapsed, \
+const CLAIM: &str = "WITH found AS MATERIALIZED (SELECT * FROM {s}.idempotency_record WHERE id = $1), \
+     made AS (\
+         INSERT INTO {s}.idempotency_record (id, format, state, fingerprint, caller, lease, attempt, lapsed, \
              on_unknown, max_lapsed, retention, claimed_at, lease_until, written_at, sweep_from) \
          SELECT $1, 1, 1, $2, $3, $4, 1, 0, $5, $6, $7, {now}, {now} + $8, {now}, {now} + $9 \
-         WHERE NOT EXISTS (SELECT FROM {s}.idempotency_record r WHERE r.id = $1) \
+         WHERE NOT EXISTS (SELECT FROM found) \
          ON CONFLICT (id) DO NOTHING RETURNING 1) \
-     SELECT {columns}, m.made FROM (SELECT count(*) AS made FROM made) m \
-     LEFT JOIN {s}.idempotency_record r ON r.id = $1 {joined}";
+     SELECT {columns}, m.made FROM (SELECT count(*) AS made FROM made) m LEFT JOIN found r ON true {joined}";
 
 const LOOK: &str = "SELECT {columns} FROM {s}.idempotency_record r {joined} WHERE r.id = $1";
 
