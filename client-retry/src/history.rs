@@ -45,6 +45,19 @@ impl History {
         response
     }
 
+    /// Tells that another attempt follows, in words that may stand in a log.
+    pub(crate) fn trace(&self, copies: &Copies, delay: Duration) {
+        tracing::debug!(
+            method = %copies.method(),
+            host = copies.url().host_str(),
+            attempt = self.report.attempts().len(),
+            outcome = %self.report.last(),
+            ?delay,
+            key = self.key().map(IdempotencyKey::prefix),
+            "retrying",
+        );
+    }
+
     /// The call has ended.
     pub(crate) fn report(self, stop: StopReason, elapsed: Duration) -> RetryReport {
         self.report.stopped(stop, elapsed)

@@ -108,6 +108,7 @@ impl Settings {
                 Decision::Retry(retry, withdrawal) => {
                     let at = Instant::now() + retry.delay;
                     plan.retrying(outcome.ending(), retry);
+                    history.trace(&copies, retry.delay);
                     if let Some(response) = history.retrying(outcome, retry.delay) {
                         body::discard(response, at).await;
                     }
