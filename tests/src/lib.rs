@@ -18,6 +18,7 @@
 
 pub mod bank;
 pub mod client;
+mod door;
 pub mod failpoint;
 pub mod gate;
 pub mod hooked;
