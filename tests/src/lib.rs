@@ -6,6 +6,8 @@
 //! - [`redis`]: Redis servers of a test's own.
 //! - [`postgres`]: PostgreSQL servers of a test's own, and PgBouncer in front of one.
 //! - [`proxy`]: a proxy that counts round trips and loses replies, whatever the protocol.
+//! - [`provider`]: a payment provider that keeps a ledger, honours keys, and fails in every way.
+//! - [`untrusted`]: a TLS server whose certificate nobody trusts.
 //! - [`client`]: keyed requests over a socket, and one that goes on until it has its answer.
 //! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
 //! - [`failpoint`]: where on its way a request stops, to be killed there.
@@ -18,6 +20,7 @@
 
 pub mod bank;
 pub mod client;
+mod door;
 pub mod failpoint;
 pub mod gate;
 pub mod hooked;
@@ -25,10 +28,12 @@ pub mod keeper;
 mod patience;
 pub mod port;
 pub mod postgres;
+pub mod provider;
 pub mod proxy;
 pub mod redis;
 pub mod server;
 pub mod stores;
+pub mod untrusted;
 pub mod wire;
 
 /// The README's program is compiled.

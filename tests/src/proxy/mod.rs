@@ -36,25 +36,22 @@ mod statements;
 pub use fault::{Fault, Held, Request};
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 
-use crate::port;
+use crate::door::Door;
 use fault::{Armed, Event, Kind};
 
 /// A proxy in front of one server. It lives in the runtime that started it, until it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
-    address: SocketAddr,
+    door: Door,
     network: Arc<Network>,
-    listening: Mutex<Option<Listening>>,
 }
 
 /// What is between the clients and the server, as all connections see it.
@@ -75,37 +72,19 @@ struct Passage {
     hang: Option<Event>,
 }
 
-#[derive(Debug)]
-struct Listening {
-    /// Dropped, it ends the task, which closes all connections.
-    cut: oneshot::Sender<Infallible>,
-    task: JoinHandle<()>,
-}
-
 impl Proxy {
     /// Starts one in front of a server, which need not be there yet.
     pub async fn start(upstream: SocketAddr) -> Self {
-        let listener = loop {
-            // Another process may have taken it in the meantime.
-            if let Ok(listener) = TcpListener::bind(port::local(port::free())).await {
-                break listener;
-            }
-        };
         let passage = watch::Sender::new(Passage { delay: Duration::ZERO, hang: None });
-        let network = Network { upstream, round_trips: AtomicU64::new(0), passage, armed: Mutex::default() };
-        let proxy = Self {
-            address: listener.local_addr().expect("an address"),
-            network: Arc::new(network),
-            listening: Mutex::new(None),
-        };
-        proxy.listen(listener);
-        proxy
+        let network = Arc::new(Network { upstream, round_trips: AtomicU64::new(0), passage, armed: Mutex::default() });
+        let behind = Arc::clone(&network);
+        Self { door: Door::start(move |client| connect(client, Arc::clone(&behind))).await, network }
     }
 
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.door.address()
     }
 
     /// How many round trips there were since the start or the last reset.
@@ -121,11 +100,7 @@ impl Proxy {
 
     /// Closes all connections and refuses new ones, which is so when this returns.
     pub async fn cut(&self) {
-        let listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Listening { cut, task }) = listening {
-            drop(cut);
-            task.await.expect("a proxy that does not panic");
-        }
+        self.door.shut().await;
     }
 
     /// Ends the faults: listens again, goes on with what hung, without delay, and forgets what was armed and has not
@@ -133,9 +108,7 @@ impl Proxy {
     pub async fn mend(&self) {
         self.network.armed().clear();
         self.network.passage.send_replace(Passage { delay: Duration::ZERO, hang: None });
-        if self.listening.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
-            self.listen(TcpListener::bind(self.address).await.expect("its own port"));
-        }
+        self.door.open().await;
     }
 
     /// From now on each reply takes so much longer.
@@ -175,31 +148,6 @@ impl Proxy {
         self.network.armed().push_back(armed);
         Fault { struck }
     }
-
-    fn listen(&self, listener: TcpListener) {
-        let (cut, is_cut) = oneshot::channel();
-        let task = tokio::spawn(listen(listener, self.network.clone(), is_cut));
-        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(Listening { cut, task });
-    }
-}
-
-/// Accepts until it is cut, which closes its connections.
-async fn listen(listener: TcpListener, network: Arc<Network>, mut cut: oneshot::Receiver<Infallible>) {
-    let mut lines = JoinSet::new();
-    loop {
-        tokio::select! {
-            _ = &mut cut => break,
-            accepted = listener.accept() => {
-                // One that was reset before it was accepted is none.
-                if let Ok((client, _)) = accepted {
-                    lines.spawn(connect(client, network.clone()));
-                }
-            }
-            Some(ended) = lines.join_next() => ended.expect("a line that does not panic"),
-        }
-    }
-    drop(listener);
-    lines.shutdown().await;
 }
 
 /// A client whose server is not there is closed.
