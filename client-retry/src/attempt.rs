@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::Extensions;
+use http::{Extensions, Method};
 use idempotency_shared::{Ending, TransportFailure, requested_delay};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Error, Next};
@@ -34,11 +34,15 @@ impl Outcome {
         }
     }
 
-    /// Reads the body where it is small, so that the outcome is known to be whole.
-    pub(crate) async fn whole(self, max_buffered: usize, time: Time) -> Self {
-        match self {
-            Self::Response(response) if body::is_small(&response, max_buffered) => {
-                match body::read(response, time.end).await {
+    /// Reads the body where its length is known and small, so that the outcome is known to be whole.
+    pub(crate) async fn whole(self, method: &Method, max_buffered: usize, time: Time) -> Self {
+        let response = match self {
+            Self::Response(response) => response,
+            failure => return failure,
+        };
+        match body::length(&response, method) {
+            Some(length) if length > 0 && length <= max_buffered as u64 => {
+                match body::read(response, length, time.end).await {
                     Ok(response) => Self::Response(response),
                     Err(Unread::Late) => Self::late(time),
                     Err(Unread::Failed(error)) => Self::failed(error.into()),
@@ -47,7 +51,7 @@ impl Outcome {
                     }
                 }
             }
-            other => other,
+            _ => Self::Response(response),
         }
     }
 

@@ -14,27 +14,24 @@ use std::time::Duration;
 use std::{error, io};
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
+use http::{Method, StatusCode};
 use http_body::{Frame, SizeHint};
 use pin_project_lite::pin_project;
 use reqwest::{Body, Response, ResponseBuilderExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-/// Whether the body has a known length of at most `limit` bytes, and at least one.
-pub(crate) fn is_small(response: &Response, limit: usize) -> bool {
-    response.content_length().is_some_and(|length| length > 0 && length <= limit as u64)
+/// How much of the body is still to come; `None` where nobody said.
+///
+/// Over HTTP/2, hyper takes the length that an answer to HEAD would have for that of its body.
+pub(crate) fn length(response: &Response, method: &Method) -> Option<u64> {
+    if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
+        return Some(0);
+    }
+    response.content_length()
 }
 
-/// Whether nothing of the body is still to come, once it was [`read`] where it is small.
-pub(crate) fn is_at_hand(response: &Response, limit: usize) -> bool {
-    // What a connection is upgraded to is no body, and ends when its users say so.
-    response.status() == StatusCode::SWITCHING_PROTOCOLS
-        || response.content_length().is_some_and(|length| length <= limit as u64)
-}
-
-/// Reads the whole body, until `end` at the latest, and puts it back.
-pub(crate) async fn read(mut response: Response, end: Instant) -> Result<Response, Unread> {
-    let expected = response.content_length().unwrap_or_default();
+/// Reads the whole body, which has the expected length, until `end` at the latest, and puts it back.
+pub(crate) async fn read(mut response: Response, expected: u64, end: Instant) -> Result<Response, Unread> {
     let body = match timeout_at(end, collect(&mut response)).await {
         Err(_) => return Err(Unread::Late),
         Ok(Err(error)) => return Err(Unread::Failed(error)),

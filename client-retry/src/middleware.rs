@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use http::Extensions;
+use http::{Extensions, StatusCode};
 use idempotency_shared::Call;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
@@ -132,7 +132,7 @@ impl Settings {
     ) -> (Outcome, Decision) {
         match self.decide(&outcome, plan, copies, clock) {
             Decision::Stop(_) => {
-                let outcome = outcome.whole(self.limits.max_buffered, time).await;
+                let outcome = outcome.whole(copies.method(), self.limits.max_buffered, time).await;
                 let decision = self.decide(&outcome, plan, copies, clock);
                 (outcome, decision)
             }
@@ -172,9 +172,11 @@ impl Settings {
                 let left_origin = !redirect::is_same_origin(response.url(), copies.url());
                 let report = history.report(reason, clock.elapsed()).left_origin_if(left_origin);
                 response.extensions_mut().insert(report);
-                // A request with a time of its own has it for the body, too.
-                let is_bounded = copies.have_timeout() || body::is_at_hand(&response, self.limits.max_buffered);
-                Ok(if is_bounded { response } else { body::bound(response, clock.end()) })
+                let streams = body::length(&response, copies.method())
+                    .is_none_or(|length| length > self.limits.max_buffered as u64);
+                // A request with a time of its own has it for the body, too. What a connection is upgraded to is none.
+                let is_bounded = copies.have_timeout() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                Ok(if streams && !is_bounded { body::bound(response, clock.end()) } else { response })
             }
             Outcome::Failure(_, failed) => {
                 Err(reqwest_middleware::Error::middleware(history.error(copies, failed, reason, clock.elapsed())))

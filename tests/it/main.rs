@@ -41,6 +41,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod city;
+mod client;
 mod configuration;
 mod counted;
 mod crash;
