@@ -129,5 +129,11 @@ pub use self::store::{PostgresStore, PostgresTransaction};
 pub use self::store::{SqliteStore, SqliteTransaction};
 pub use self::transaction::{TransactionError, TransactionErrorKind, TransactionGuard};
 
-// What a layer is configured with, so that a service need not depend on the crate of shared words for it.
-pub use idempotency_shared::{IdempotencyKey, KeyLimit, Problem, ProblemCode};
+// What a layer is configured with and what its handlers get, so that a service need not depend on the crate of shared
+// words for it. Whoever must name the `Operation` of a derived key, which is not the layer's, finds it in `propagation`.
+#[cfg(feature = "axum")]
+pub use idempotency_shared::MissingPropagation;
+pub use idempotency_shared::{
+    DerivationSecret, DerivationSecretError, DerivedKeyReused, IdempotencyKey, KeyLimit, Problem, ProblemCode,
+    Propagation, propagation,
+};
