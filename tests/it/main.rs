@@ -45,6 +45,7 @@ mod client;
 mod configuration;
 mod counted;
 mod crash;
+mod downstream;
 mod given_up;
 mod heartbeats;
 mod identity;

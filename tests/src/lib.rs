@@ -12,7 +12,6 @@
 //! - [`hooked`]: a store that hangs, fails, loses replies or sends verbs twice, at a named point.
 //! - [`failpoint`]: where on its way a request stops, to be killed there.
 //! - [`gate`]: a handler that says when it is entered, and leaves when the test lets it.
-//! - [`provider`]: a provider downstream that charges once for each key.
 //! - [`stores`]: every store, and the embedded ones on a clock that the test moves.
 //! - [`wire`]: a service on a real socket, and clients that misbehave on it.
 //! - [`bank`]: accounts and transfers in one SQLite file or PostgreSQL database, whose sum never changes.
@@ -29,7 +28,6 @@ pub mod keeper;
 mod patience;
 pub mod port;
 pub mod postgres;
-pub mod provider;
 pub mod proxy;
 pub mod redis;
 pub mod server;

@@ -1,4 +1,4 @@
-//! A provider downstream that honours keys: it charges once for each, and counts how often it was asked.
+//! A service downstream that honours keys: it charges once for each, and counts how often it was asked.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,33 +8,30 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 
-/// What it was asked for. Clones are one provider.
+/// What it was asked for. Clones are one service.
 #[derive(Clone, Debug, Default)]
-pub struct Provider {
+pub(crate) struct Downstream {
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Provider {
+impl Downstream {
     /// `POST /charges` under an `Idempotency-Key`.
-    pub fn router(&self) -> Router {
+    pub(crate) fn router(&self) -> Router {
         Router::new().route("/charges", post(charge)).with_state(self.clone())
     }
 
     /// How often it was asked.
-    #[must_use]
-    pub fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.lock().len()
     }
 
     /// How often it has charged.
-    #[must_use]
-    pub fn charges(&self) -> usize {
+    pub(crate) fn charges(&self) -> usize {
         self.lock().iter().collect::<HashSet<_>>().len()
     }
 
     /// Whether it was ever sent this key.
-    #[must_use]
-    pub fn knows(&self, key: &str) -> bool {
+    pub(crate) fn knows(&self, key: &str) -> bool {
         self.lock().iter().any(|known| known == key)
     }
 
@@ -43,10 +40,10 @@ impl Provider {
     }
 }
 
-async fn charge(State(provider): State<Provider>, headers: HeaderMap) -> StatusCode {
+async fn charge(State(downstream): State<Downstream>, headers: HeaderMap) -> StatusCode {
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return StatusCode::BAD_REQUEST;
     };
-    provider.lock().push(key.to_owned());
+    downstream.lock().push(key.to_owned());
     StatusCode::CREATED
 }
