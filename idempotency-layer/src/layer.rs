@@ -24,6 +24,9 @@ use crate::store::{RecordId, Store, UnknownOutcome};
 /// The inner service takes a `Request<RequestBody<B>>` where the outer one takes a `Request<B>`, and is `Clone + Send +
 /// 'static`, since each run has one of its own. Runs are tasks of the tokio runtime that the call is polled on.
 ///
+/// The request that a run gets has in its extensions the [`Operation`](crate::Operation), for what concerns the record, and
+/// the [`Propagation`](crate::Propagation), which derives the keys of the calls that the run makes.
+///
 /// Clones, and all services made by one layer, share its limits and its tracker.
 ///
 /// ```
