@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::IdempotencyKey;
 
-    /// Fails when the rejection is another status, and when an `Option` rejects.
+    /// Fails when the rejection is another status.
     #[test]
     fn request_without_one_is_the_programs_mistake_unless_one_is_optional() {
         let (mut parts, ()) = Request::new(()).into_parts();
