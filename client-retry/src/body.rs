@@ -3,8 +3,8 @@
 //!
 //! - [`read`] takes a body whose length is known and small, so that the attempt that lost a part of it is repeated.
 //!   All else that the response holds is kept: its URL, version, extensions and remote address.
-//! - [`discard`] takes what is left of a small body, so that its connection can be used again, and drops a larger one, with
-//!   its connection or its stream.
+//! - [`discard`] takes what is left of a small body, so that its connection can be used again, and drops a larger one,
+//!   with its connection or its stream.
 //! - [`bound`] gives a body that streams its end in time.
 
 use std::future::Future;

@@ -37,8 +37,8 @@ pub struct Builder {
 impl Builder {
     /// How many attempts a call may take, the first one included. The default is 3.
     ///
-    /// Asking for the answer of a run that goes on does not count, nor does the first attempt that the server refused before
-    /// it processed it.
+    /// Asking for the answer of a run that goes on does not count, nor does the first attempt that the server refused
+    /// before it processed it.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
         self
@@ -91,8 +91,8 @@ impl Builder {
         self
     }
 
-    /// Up to how many bytes the body of a response is read within the attempt, where its length is known. The default is
-    /// 262144.
+    /// Up to how many bytes the body of a response is read within the attempt, where its length is known. The default
+    /// is 262144.
     pub fn max_buffered(mut self, bytes: usize) -> Self {
         self.limits.max_buffered = bytes;
         self

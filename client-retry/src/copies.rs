@@ -1,4 +1,5 @@
-//! A request that is sent more than once is copied each time, its key and its body with it: same bytes on every attempt.
+//! A request that is sent more than once is copied each time, its key and its body with it: same bytes on every
+//! attempt.
 //!
 //! A body that is held in memory is shared by all copies. One that streams can be sent once.
 

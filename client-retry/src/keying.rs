@@ -3,13 +3,14 @@
 //!
 //! 1. The header that the caller has set.
 //! 2. The [`IdempotencyKey`] among the request's extensions.
-//! 3. For the methods that are keyed: the key that this call had when the same request came through before, for somebody outside of this
-//!    middleware may retry as well.
-//! 4. For the same methods: the key that the current [`Propagation`] derives from where the call goes, or that of an extension.
+//! 3. For the methods that are keyed: the key that this call had when the same request came through before, for
+//!    somebody outside of this middleware may retry as well.
+//! 4. For the same methods: the key that the current [`Propagation`] derives from where the call goes, or that of an
+//!    extension.
 //! 5. For the same methods: a random one.
 //!
-//! The first two also key a method that is not keyed by itself. Where both are there and differ, where a value cannot be read,
-//! and where the propagation has derived the same key for another call of this run, nothing is sent.
+//! The first two also key a method that is not keyed by itself. Where both are there and differ, where a value cannot
+//! be read, and where the propagation has derived the same key for another call of this run, nothing is sent.
 //!
 //! The header is written anew in the configured [`KeyFormat`], so that every key has one spelling.
 

@@ -25,8 +25,8 @@
 //!
 //! # The key
 //!
-//! A POST or PATCH is *keyed*: it carries an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header). Which one is
-//! decided once, before the first attempt:
+//! A POST or PATCH is *keyed*: it carries an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header). Which one
+//! is decided once, before the first attempt:
 //!
 //! 1. the header that the caller has set;
 //! 2. the [`IdempotencyKey`] among the request's extensions;
@@ -35,8 +35,8 @@
 //!    key. It is found among the extensions, or as the current one of the task;
 //! 4. a random one.
 //!
-//! A key from 1 or 2 keys a call of any method. Two different ones, one that cannot be read, and a derived one that another
-//! call of the same run has are an [`Error`] before anything is sent. A run that makes equal calls names them:
+//! A key from 1 or 2 keys a call of any method. Two different ones, one that cannot be read, and a derived one that
+//! another call of the same run has are an [`Error`] before anything is sent. A run that makes equal calls names them:
 //!
 //! ```no_run
 //! # use client_retry::Propagation;
@@ -52,8 +52,8 @@
 //!
 //! # What is retried
 //!
-//! How an attempt ended puts it into one [`Class`]. "Safe" is a keyed call, or one whose method is idempotent (RFC 9110,
-//! section 9.2.2).
+//! How an attempt ended puts it into one [`Class`]. "Safe" is a keyed call, or one whose method is idempotent (RFC
+//! 9110, section 9.2.2).
 //!
 //! | class | what | retried |
 //! |---|---|---|
@@ -75,43 +75,45 @@
 //!
 //! [`IdempotentRetry::builder`] sets them.
 //!
-//! - 3 attempts; 30 s for the call and 10 s for an attempt, by the monotonic clock. The deadline of a [`Propagation`] ends
-//!   the call earlier.
+//! - 3 attempts; 30 s for the call and 10 s for an attempt, by the monotonic clock. The deadline of a [`Propagation`]
+//!   ends the call earlier.
 //! - Waits are drawn from zero to 100 ms, doubled with each retry up to 5 s; ten times that after a 429 or 503.
-//! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or the time
-//!   that is left, the response is returned at once.
-//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay for.
+//! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or
+//!   the time that is left, the response is returned at once.
+//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay
+//!   for.
 //! - A request whose body is a stream is sent once.
 //!
 //! # What comes back
 //!
-//! The last response is `Ok`, whatever its status, with a [`RetryReport`] among its extensions. `Err` is where there is no response;
-//! [`Error::of`] finds the report there. [`is_ambiguous`](RetryReport::is_ambiguous) says that a call which failed may have taken
-//! effect: it can be made again under the [same key](RetryReport::key), and must not be under a new one.
+//! The last response is `Ok`, whatever its status, with a [`RetryReport`] among its extensions. `Err` is where there is
+//! no response; [`Error::of`] finds the report there. [`is_ambiguous`](RetryReport::is_ambiguous) says that a call
+//! which failed may have taken effect: it can be made again under the [same key](RetryReport::key), and must not be
+//! under a new one.
 //!
 //! A response of up to 256 KiB whose length is known is read within the attempt, so that one that breaks off is
-//! retried. Any other streams: its caller sees it break off, and it ends with the time of the call or, where the request has one
-//! of its own, with that.
+//! retried. Any other streams: its caller sees it break off, and it ends with the time of the call or, where the
+//! request has one of its own, with that.
 //!
 //! # Around it
 //!
-//! - Middlewares that are added after this one run on every attempt, those before it once. Of two instances in one chain the inner one
-//!   does nothing.
+//! - Middlewares that are added after this one run on every attempt, those before it once. Of two instances in one
+//!   chain the inner one does nothing.
 //! - A retry outside of it, which sends the same request with the same extensions again, uses the same key again.
 //! - reqwest's own retry is turned off above: it repeats what was refused, and counts nothing of it.
-//! - With [`redirect_policy`] neither key nor body gets to another origin. [`left_origin`](RetryReport::left_origin) says
-//!   that it has, where another policy let it.
+//! - With [`redirect_policy`] neither key nor body gets to another origin. [`left_origin`](RetryReport::left_origin)
+//!   says that it has, where another policy let it.
 //! - A call that is dropped ends. Nothing runs on without it.
 //!
 //! # What it does not guarantee
 //!
-//! A key keeps a call from taking effect twice only where the server honours it, and for as long as the server remembers it. A
-//! client that is restarted makes another key, unless the caller keeps one or it is derived.
+//! A key keeps a call from taking effect twice only where the server honours it, and for as long as the server
+//! remembers it. A client that is restarted makes another key, unless the caller keeps one or it is derived.
 //!
 //! # Observability
 //!
-//! Each retry is a `tracing` event at the level `DEBUG` with the fields `method`, `host`, `attempt` (the number of the one that
-//! ended), `outcome`, `delay` and `key` (its first characters).
+//! Each retry is a `tracing` event at the level `DEBUG` with the fields `method`, `host`, `attempt` (the number of the
+//! one that ended), `outcome`, `delay` and `key` (its first characters).
 
 mod attempt;
 mod body;

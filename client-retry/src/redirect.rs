@@ -14,12 +14,13 @@ use crate::current;
 ///
 /// An origin is scheme, host and port (RFC 6454, section 4): a redirect from `http` to `https` leads to another.
 ///
-/// It also takes note that a redirect was followed. With another policy, an un-keyed POST that was redirected and then found nobody
-/// at the new place counts as never sent, although the first server got it, and is sent again.
+/// It also takes note that a redirect was followed. With another policy, an un-keyed POST that was redirected and then
+/// found nobody at the new place counts as never sent, although the first server got it, and is sent again.
 ///
 /// # Errors
 ///
-/// The call fails, after one attempt, at the eleventh redirect. [`TransportFailure::Redirect`](crate::TransportFailure::Redirect) is its failure.
+/// The call fails, after one attempt, at the eleventh redirect.
+/// [`TransportFailure::Redirect`](crate::TransportFailure::Redirect) is its failure.
 #[must_use]
 pub fn redirect_policy() -> Policy {
     Policy::custom(|attempt: Attempt<'_>| {

@@ -1,5 +1,5 @@
-//! One order is charged once although the provider's answer is lost and the service is killed: this program plays it, and
-//! shows the ledger.
+//! One order is charged once although the provider's answer is lost and the service is killed: this program plays it,
+//! and shows the ledger.
 //!
 //! ```text
 //! caller ──order-4711──► service (a process of its own, SQLite) ──derived key──► provider
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! 1. The caller orders. Its client makes one key and keeps it on every attempt.
-//! 2. The service runs the order once for each key. It asks the provider for a charge under a key that is derived from the
-//!    caller's, so that every run of the order asks under the same one.
-//! 3. The provider charges, and its answer is lost. The service's client asks again under the same key, and gets the answer of
-//!    the one charge that there is.
-//! 4. Somewhere on this way the service is killed (SIGKILL) and started again, with nothing but its database. The caller's client
-//!    asks again, and the service takes the order up or replays its answer.
+//! 2. The service runs the order once for each key. It asks the provider for a charge under a key that is derived from
+//!    the caller's, so that every run of the order asks under the same one.
+//! 3. The provider charges, and its answer is lost. The service's client asks again under the same key, and gets the
+//!    answer of the one charge that there is.
+//! 4. Somewhere on this way the service is killed (SIGKILL) and started again, with nothing but its database. The
+//!    caller's client asks again, and the service takes the order up or replays its answer.
 //! 5. The order and the record of the answer are one transaction.
 //!
 //! `--seed` picks how the answer is lost and where the service is killed. The exit status is 1 when the ledger shows

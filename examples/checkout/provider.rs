@@ -1,7 +1,8 @@
-//! A payment provider that honours idempotency keys, as the documented ones do, and loses one answer after it has charged.
+//! A payment provider that honours idempotency keys, as the documented ones do, and loses one answer after it has
+//! charged.
 //!
-//! The first request under a key charges and writes a line into the ledger; each later one gets the same answer, marked as
-//! replayed, or 422 where it asks for something else. A request without a key charges each time.
+//! The first request under a key charges and writes a line into the ledger; each later one gets the same answer, marked
+//! as replayed, or 422 where it asks for something else. A request without a key charges each time.
 
 use std::convert::Infallible;
 use std::error::Error;

@@ -1,7 +1,8 @@
-//! A service that takes orders: it has each one charged by the provider and writes it into its books, once for each key.
+//! A service that takes orders: it has each one charged by the provider and writes it into its books, once for each
+//! key.
 //!
-//! `POST /orders` with an `Idempotency-Key` and an `x-account` orders; `GET /orders` says how many there are. `x-account` stands for
-//! what authentication would have established.
+//! `POST /orders` with an `Idempotency-Key` and an `x-account` orders; `GET /orders` says how many there are.
+//! `x-account` stands for what authentication would have established.
 
 use std::error::Error;
 use std::future::pending;

@@ -40,7 +40,8 @@ async fn conflict_of_the_domain_is_returned_untouched() {
     }
 }
 
-/// C4, of a provider that knows keys and replays nothing. Fails when `is_ambiguous` forgets the first attempt, or `retrying` the class of it.
+/// C4, of a provider that knows keys and replays nothing. Fails when `is_ambiguous` forgets the first attempt, or
+/// `retrying` the class of it.
 #[tokio::test]
 async fn conflict_after_a_lost_answer_is_ambiguous() {
     for version in Version::BOTH {

@@ -1,4 +1,5 @@
-//! A call has one key, which its caller can give, its server can read, and the next run of the same request makes again.
+//! A call has one key, which its caller can give, its server can read, and the next run of the same request makes
+//! again.
 
 use client_retry::{ErrorKind, IdempotencyKey, KeyFormat, Propagation};
 use http::HeaderName;

@@ -33,8 +33,8 @@ fn losses(version: Version) -> Vec<Ending> {
     both.into_iter().chain(one).collect()
 }
 
-/// C1. Fails when `Copies::next` takes the body away, `keying.key` is asked before each attempt, `read` does not compare lengths, or
-/// `decided` leaves out `whole`.
+/// C1. Fails when `Copies::next` takes the body away, `keying.key` is asked before each attempt, `read` does not
+/// compare lengths, or `decided` leaves out `whole`.
 #[tokio::test]
 async fn lost_answer_is_fetched_under_the_same_key() {
     for version in Version::BOTH {
@@ -80,8 +80,8 @@ async fn call_whose_every_answer_is_lost_says_that_it_may_have_taken_effect() {
     }
 }
 
-/// C1, where the client cannot help: a body whose length nobody said is its caller's to read. Fails when `replace` loses the error of the
-/// body it wraps.
+/// C1, where the client cannot help: a body whose length nobody said is its caller's to read. Fails when `replace`
+/// loses the error of the body it wraps.
 #[tokio::test]
 async fn body_without_a_length_breaks_off_at_its_reader() {
     let provider = Provider::start(Version::Http1).await;

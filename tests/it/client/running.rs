@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// C2, both sides at their defaults. Fails when a poll counts as an attempt, `InProgress` is not retried, or the layer's 409 has no
-/// `Retry-After`.
+/// C2, both sides at their defaults. Fails when a poll counts as an attempt, `InProgress` is not retried, or the
+/// layer's 409 has no `Retry-After`.
 #[tokio::test]
 async fn retry_of_a_run_that_goes_on_gets_its_answer() {
     for version in Version::BOTH {

@@ -76,8 +76,8 @@ async fn unknown_host_of_a_call_without_a_key_is_tried_again() {
     assert_eq!(report.attempts().len(), 3);
 }
 
-/// What the server says that it did not process is sent again without a key. Fails when `of_h2` does not tell who reset the stream,
-/// or the free attempt counts.
+/// What the server says that it did not process is sent again without a key. Fails when `of_h2` does not tell who reset
+/// the stream, or the free attempt counts.
 #[tokio::test]
 async fn refused_stream_of_a_call_without_a_key_is_sent_again() {
     let version = Version::Http2;
@@ -133,8 +133,8 @@ async fn idempotent_method_needs_no_key() {
     }
 }
 
-/// C13, where a redirect hides that the request was sent. Fails when `failed` does not ask whether there was a redirect, or
-/// `redirect_policy` does not say so.
+/// C13, where a redirect hides that the request was sent. Fails when `failed` does not ask whether there was a
+/// redirect, or `redirect_policy` does not say so.
 #[tokio::test]
 async fn call_without_a_key_that_was_redirected_and_then_lost_is_not_repeated() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
