@@ -7,14 +7,14 @@ use std::time::Duration;
 use idempotency_layer::store::{HeldCause, HeldRecord, LeaseId, Page, Resolution, Write};
 use idempotency_layer::{SqliteStore, Store};
 use idempotency_tests::failpoint::Point;
-use idempotency_tests::wire::Served;
+use idempotency_tests::provider::Provider;
+use idempotency_tests::wire::Version;
 use idempotency_tests::{bank, client};
 use serde_json::json;
 use tokio::sync::Barrier;
 use tokio::time::{sleep, timeout};
 
 use crate::city::{City, receipt};
-use crate::downstream::Downstream;
 
 /// Short enough to wait for, long enough for a process to live with.
 const LEASE: &[&str] = &["--lease", "500"];
@@ -46,24 +46,25 @@ async fn killed_between_claim_and_record_the_retry_is_attempt_two_and_takes_effe
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_a_call_downstream_the_retry_makes_it_under_the_same_key() {
     for point in [Point::Begun, Point::Effect, Point::BeforeRecord] {
-        let (city, downstream) = (City::new().await, Downstream::default());
-        let served = Served::start(downstream.router()).await;
-        let url = format!("http://{}/charges", served.address);
+        let (city, provider) = (City::new().await, Provider::start(Version::Http1).await);
+        let url = provider.charges();
         let options = [LEASE, &["--provider", &url]].concat();
         let mut doomed = city.bank_stopping_at(point, &options).await;
         let _cut = city.send(&doomed, "k");
         doomed.line_after("failpoint ").await;
-        assert_eq!((downstream.asked(), downstream.charges()), (1, 1), "{point:?}");
+        assert_eq!((provider.received().len(), provider.ledger().len()), (1, 1), "{point:?}");
         doomed.kill().await;
 
         let heir = city.bank(&options).await;
         let answer = city.persist(&heir, "k").await;
         assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2), "{point:?}");
-        assert_eq!((downstream.asked(), downstream.charges()), (2, 1), "{point:?}");
-        assert!(!downstream.knows("k"), "{point:?}: the client's key has left the service");
+        assert_eq!((provider.received().len(), provider.ledger().len()), (2, 1), "{point:?}");
+        let received = provider.received();
+        assert_eq!(received[0].keys, received[1].keys, "{point:?}");
+        assert_ne!(received[0].keys, ["k"], "{point:?}: the client's key has left the service");
         city.assert_effects("k", 1).await;
         city.persist(&heir, "l").await;
-        assert_eq!((downstream.asked(), downstream.charges()), (3, 2), "{point:?}");
+        assert_eq!((provider.received().len(), provider.ledger().len()), (3, 2), "{point:?}");
     }
 }
 

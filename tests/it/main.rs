@@ -45,7 +45,6 @@ mod client;
 mod configuration;
 mod counted;
 mod crash;
-mod downstream;
 mod given_up;
 mod heartbeats;
 mod identity;

@@ -28,6 +28,7 @@ pub mod keeper;
 mod patience;
 pub mod port;
 pub mod postgres;
+pub mod provider;
 pub mod proxy;
 pub mod redis;
 pub mod server;

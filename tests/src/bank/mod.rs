@@ -28,6 +28,7 @@ use idempotency_layer::{
 };
 use reqwest::Client;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::failpoint::{Failpoint, Point};
 use crate::hooked::Hooked;
@@ -115,7 +116,9 @@ async fn transfer<B: Books>(
     tokio::time::sleep(bank.delay).await;
     if let Some((client, url)) = &bank.provider {
         let key = run.operation("charge").with(&transfer.reference).key()?;
-        client.post(&**url).header("idempotency-key", key.as_str()).send().await?.error_for_status()?;
+        let charge = json!({ "amount": transfer.amount, "currency": "EUR" });
+        let call = client.post(&**url).header("idempotency-key", key.as_str()).json(&charge);
+        call.send().await?.error_for_status()?;
     }
     let mut transaction = operation.transaction(&bank.store).await?;
     let Some(id) = B::pay(&mut transaction, &transfer).await? else { return Err(Refusal::Funds) };
