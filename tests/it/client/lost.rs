@@ -46,7 +46,7 @@ async fn lost_answer_is_fetched_under_the_same_key() {
 
             let report = report(&response);
             assert_eq!((response.status().as_u16(), provider.ledger().len()), (201, 1), "{version:?} {loss:?}");
-            assert_eq!(response.text().await.unwrap().contains("ch_1"), true, "{version:?} {loss:?}");
+            assert!(response.text().await.unwrap().contains("ch_1"), "{version:?} {loss:?}");
             let received = provider.received();
             let key = one_key(&received);
             assert_eq!(report.key().unwrap().as_str().as_bytes(), key);
