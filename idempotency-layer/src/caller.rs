@@ -30,6 +30,22 @@ pub(crate) enum Caller {
     PerRequest,
 }
 
+impl Caller {
+    pub(crate) fn principal(&self) -> Option<&str> {
+        match self {
+            Self::Principal(principal) => Some(principal),
+            Self::Credentials { .. } | Self::PerRequest => None,
+        }
+    }
+
+    pub(crate) fn into_principal(self) -> Option<String> {
+        match self {
+            Self::Principal(principal) => Some(principal),
+            Self::Credentials { .. } | Self::PerRequest => None,
+        }
+    }
+}
+
 pub(crate) fn caller(principal: Option<&PrincipalOf>, credentials: &[HeaderName], parts: &Parts) -> Caller {
     if let Some(principal) = principal.and_then(|principal| principal(parts)) {
         return Caller::Principal(principal);

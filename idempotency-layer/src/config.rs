@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
-use idempotency_shared::{IDEMPOTENCY_KEY, KeyLimit};
+use idempotency_shared::{DerivationSecret, IDEMPOTENCY_KEY, KeyLimit};
 
 use crate::caller::{PrincipalOf, default_credentials};
 use crate::fingerprint::RequestFingerprint;
@@ -40,6 +40,7 @@ pub(crate) struct Config {
     pub(crate) fingerprint: RequestFingerprint,
     pub(crate) header_rules: HeaderRules,
     pub(crate) secret: HashSecret,
+    pub(crate) derivation_secret: Option<DerivationSecret>,
     pub(crate) documentation: Option<String>,
     pub(crate) record_deadline: Duration,
     pub(crate) publish_expiry: bool,
@@ -120,6 +121,7 @@ impl Default for Config {
             fingerprint: RequestFingerprint::default(),
             header_rules: HeaderRules::default(),
             secret: HashSecret::default(),
+            derivation_secret: None,
             documentation: None,
             record_deadline: Duration::from_secs(5),
             publish_expiry: false,

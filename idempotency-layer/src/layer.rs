@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, Response};
-use idempotency_shared::{IdempotencyKey, KeyLimit, Problem};
+use idempotency_shared::{DerivationSecret, IdempotencyKey, KeyLimit, Problem};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -23,6 +23,9 @@ use crate::store::{RecordId, Store, UnknownOutcome};
 ///
 /// The inner service takes a `Request<RequestBody<B>>` where the outer one takes a `Request<B>`, and is `Clone + Send +
 /// 'static`, since each run has one of its own. Runs are tasks of the tokio runtime that the call is polled on.
+///
+/// The request that a run gets has in its extensions the [`Operation`](crate::Operation), for what concerns the record, and
+/// the [`Propagation`](crate::Propagation), which derives the keys of the calls that the run makes.
 ///
 /// Clones, and all services made by one layer, share its limits and its tracker.
 ///
@@ -165,6 +168,14 @@ impl<St: Store> IdempotencyLayer<St> {
     /// or body. Default: unset. All processes on one store need the same secret; with another one every key is new.
     pub fn hash_secret(self, secret: impl AsRef<[u8]>) -> Self {
         self.set(|config| config.secret = HashSecret::new(secret.as_ref()))
+    }
+
+    /// Derives the keys that a run gives to the calls it makes ([`Propagation`](crate::Propagation)) under a secret, so that
+    /// nobody who knows a client's key can compute them. Default: unset. All processes that may run a key again need the
+    /// same secret; with another one a run that starts again makes its calls under new keys, so that they take effect
+    /// again.
+    pub fn derivation_secret(self, secret: DerivationSecret) -> Self {
+        self.set(|config| config.derivation_secret = Some(secret))
     }
 
     /// Where clients read about keys: sent as `Link: <uri>; rel="describedby"` with every refusal of a missing or

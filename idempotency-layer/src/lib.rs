@@ -10,15 +10,18 @@
 //!    [record deadline](IdempotencyLayer::record_deadline), it is sent and the recording goes on. Once recorded, every
 //!    later request with the key gets it, byte for byte, for as long as the retention lasts.
 //! 4. Another request under the same key is refused, before, while and after the first one runs.
+//! 5. Each run gets a [`Propagation`], which derives from the key a key for each call that the run makes to others: the
+//!    same one on each attempt, so that a run which starts again does not repeat what those who honour keys have done.
 //!
 //! What this does **not** promise:
 //!
 //! - A holder that lost its lease is told through its [cancellation token](Operation::cancellation). Code that ignores
 //!   the token may run beside its successor.
 //! - When the process dies in mid-run, or the handler answers 5xx, nobody knows what happened. By default the next
-//!   retry runs the handler again, so an effect outside the [transaction](Operation::transaction) can happen twice.
-//!   [`UnknownOutcome::Hold`] refuses instead.
+//!   retry runs the handler again, so an effect that is neither in the [transaction](Operation::transaction) nor behind
+//!   a derived key can happen twice. [`UnknownOutcome::Hold`] refuses instead.
 //! - Effects in your own database are exactly-once only through the transaction of the run.
+//! - Effects in somebody else's system are exactly-once only if that system honours the derived key.
 //!
 //! [`guarantees`] has it by store, way of completion and policy; [`serving`] has two whole programs.
 //!
@@ -57,11 +60,67 @@
 //! # }
 //! ```
 //!
+//! # Calls to others
+//!
+//! - A handler finds its [`Propagation`] in the request's extensions, as an argument (with the feature `axum`), and, deep
+//!   inside, as [`Propagation::current`].
+//! - It is the current one while the handler runs and while its body is read for the record. A task of the handler's own
+//!   has it if it was started with [`Propagation::spawn`], and not if it was with `tokio::spawn`. A stream that goes on
+//!   after the layer has stopped reading has none, and takes a clone along if it needs one.
+//! - Its scope and principal are those of the layer, and it has no deadline. Of two layers with different scopes it is
+//!   the inner one's.
+//! - A run that has given a derived key away is not forgotten, whatever it answers; nor is one that has left a clone
+//!   behind. The [`policy`] says what becomes of the key instead.
+//!
+//! Here the first attempt fails after it has asked for a charge, and the second one asks for the same one:
+//!
+//! ```
+//! use std::sync::Mutex;
+//!
+//! use bytes::Bytes;
+//! use http::{Request, Response, StatusCode};
+//! use http_body_util::Full;
+//! use idempotency_layer::{
+//!     DerivedKeyReused, IdempotencyKey, IdempotencyLayer, MemoryStore, Propagation, RequestBody,
+//! };
+//! use tower::{Service, ServiceBuilder, ServiceExt};
+//!
+//! /// What was sent to the one who charges, as the `Idempotency-Key` of each call.
+//! static SENT: Mutex<Vec<IdempotencyKey>> = Mutex::new(Vec::new());
+//!
+//! async fn order(request: Request<RequestBody<Full<Bytes>>>) -> Result<Response<Full<Bytes>>, DerivedKeyReused> {
+//!     let run = request.extensions().get::<Propagation>().expect("keyed requests only");
+//!     let charge = run.operation("charge").with("order-4711").key()?;
+//!     SENT.lock().unwrap().push(charge);
+//!     let mut response = Response::new(Full::default());
+//!     if run.attempt().get() == 1 {
+//!         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+//!     }
+//!     Ok(response)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut service = ServiceBuilder::new()
+//!     .layer(IdempotencyLayer::new(MemoryStore::new()).scope("order:create").anonymous(true))
+//!     .service_fn(order);
+//!
+//! for status in [503, 200] {
+//!     let request = Request::post("/orders").header("idempotency-key", "a-clients-key").body(Full::default())?;
+//!     assert_eq!(service.ready().await?.call(request).await?.status(), status);
+//! }
+//! let sent = SENT.lock().unwrap();
+//! assert_eq!(sent[0], sent[1]);
+//! assert_ne!(sent[0].as_str(), "a-clients-key");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Features
 //!
 //! None is on by default.
 //!
-//! - `axum`: [`Operation`] as an extractor, [`TransactionError`] as a response, and the full path of nested routers in
+//! - `axum`: [`Operation`] and [`Propagation`] as extractors, [`TransactionError`] as a response, and the full path of nested routers in
 //!   the fingerprint.
 //! - `multipart`: forms fingerprinted by their parts.
 //! - `postgres`: the `PostgresStore`, for many processes and for money, with the handler's transaction.
@@ -129,5 +188,11 @@ pub use self::store::{PostgresStore, PostgresTransaction};
 pub use self::store::{SqliteStore, SqliteTransaction};
 pub use self::transaction::{TransactionError, TransactionErrorKind, TransactionGuard};
 
-// What a layer is configured with, so that a service need not depend on the crate of shared words for it.
-pub use idempotency_shared::{IdempotencyKey, KeyLimit, Problem, ProblemCode};
+// What a layer is configured with and what its handlers get, so that a service need not depend on the crate of shared
+// words for it. Whoever must name the `Operation` of a derived key, which is not the layer's, finds it in `propagation`.
+#[cfg(feature = "axum")]
+pub use idempotency_shared::MissingPropagation;
+pub use idempotency_shared::{
+    DerivationSecret, DerivationSecretError, DerivedKeyReused, IdempotencyKey, KeyLimit, Problem, ProblemCode,
+    Propagation, propagation,
+};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use idempotency_shared::IdempotencyKey;
+use idempotency_shared::{IdempotencyKey, Propagation};
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::Beating;
@@ -30,9 +30,9 @@ pub struct Operation {
 }
 
 struct Inner {
-    key: IdempotencyKey,
-    scope: Arc<str>,
-    attempt: u32,
+    /// The one clone that the layer keeps, given to nobody: whoever has this operation could otherwise give keys away after
+    /// the layer has asked whether any clone is left.
+    propagation: Propagation,
     lease: Lease,
     store: StoreId,
     lost: AtomicBool,
@@ -46,18 +46,9 @@ struct Inner {
 }
 
 impl Operation {
-    pub(crate) fn new(
-        key: IdempotencyKey,
-        scope: Arc<str>,
-        attempt: u32,
-        lease: Lease,
-        store: StoreId,
-        outer: Option<Operation>,
-    ) -> Self {
+    pub(crate) fn new(propagation: Propagation, lease: Lease, store: StoreId, outer: Option<Operation>) -> Self {
         let inner = Inner {
-            key,
-            scope,
-            attempt,
+            propagation,
             lease,
             store,
             lost: AtomicBool::new(false),
@@ -72,19 +63,19 @@ impl Operation {
     /// The key, as the client chose it; the same on every attempt.
     #[must_use]
     pub fn key(&self) -> &IdempotencyKey {
-        &self.inner.key
+        self.inner.propagation.parent_key()
     }
 
     /// The scope of the layer that runs this.
     #[must_use]
     pub fn scope(&self) -> &str {
-        &self.inner.scope
+        self.inner.propagation.scope()
     }
 
     /// Which run of the key this is; the first is 1. Above 1, an earlier run may have left effects behind.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.inner.attempt
+        self.inner.propagation.attempt().get()
     }
 
     /// The id of the record, as operators see it.
@@ -155,12 +146,17 @@ impl Operation {
     pub(crate) fn holds(&self, store: StoreId, scope: &str) -> bool {
         let mut next = Some(self);
         while let Some(operation) = next {
-            if operation.inner.store == store && *operation.inner.scope == *scope {
+            if operation.inner.store == store && operation.scope() == scope {
                 return true;
             }
             next = operation.inner.outer.as_ref();
         }
         false
+    }
+
+    /// Whether the run has given a derived key away, or still can.
+    pub(crate) fn may_have_given_key(&self) -> bool {
+        self.inner.propagation.may_have_given_key()
     }
 
     pub(crate) fn lease(&self) -> &Lease {
@@ -175,9 +171,9 @@ impl Operation {
 impl fmt::Debug for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Operation")
-            .field("scope", &self.inner.scope)
-            .field("key", &self.inner.key)
-            .field("attempt", &self.inner.attempt)
+            .field("scope", &self.scope())
+            .field("key", self.key())
+            .field("attempt", &self.attempt())
             .field("record", &self.inner.lease.record)
             .finish_non_exhaustive()
     }
@@ -193,7 +189,7 @@ mod tests {
     fn operation(store: StoreId, scope: &str, outer: Option<Operation>) -> Operation {
         let lease =
             Lease { record: RecordId::from_bytes([0; 32]), id: LeaseId::random(), duration: Duration::from_secs(1) };
-        Operation::new(IdempotencyKey::random(), Arc::from(scope), 1, lease, store, outer)
+        Operation::new(Propagation::builder(scope, IdempotencyKey::random()).build(), lease, store, outer)
     }
 
     /// Fails when `holds` compares only one of the two, or looks at the innermost claim only.

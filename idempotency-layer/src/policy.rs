@@ -10,8 +10,12 @@
 //! | 425 429 | [`Free`](Outcome::Free) | freed: the same request may run, as the next attempt |
 //! | 408, 5xx, a panic, an error, an aborted handler | [`Unknown`](Outcome::Unknown) | freed, or held under [`UnknownOutcome::Hold`] |
 //!
-//! "Could have done something" is: a transaction was given away, or this is not the first attempt, so that an earlier
-//! run may have left effects behind and the key must go on meaning this request.
+//! "Could have done something" is one of these, and then the key must go on meaning this request:
+//!
+//! - This is not the first attempt, and an earlier one may have left effects behind.
+//! - A transaction was given away.
+//! - A [derived key](crate::Propagation) was given away, so that a call may have been made under it; or it still can be,
+//!   because a clone of the run's `Propagation` is alive when the handler has answered, as in a task that it has spawned.
 
 use http::StatusCode;
 
@@ -36,7 +40,8 @@ use crate::store::UnknownOutcome;
 pub enum Outcome {
     /// This is the result. Every retry gets it.
     Record,
-    /// Nothing happened, and a changed request may use the key.
+    /// Nothing happened, and a changed request may use the key; the same request only, if the run could have done something
+    /// all the same.
     NothingRan,
     /// Nothing happened, and the same request may run again.
     Free,
@@ -49,9 +54,17 @@ pub enum Outcome {
 pub(crate) struct RunFacts {
     pub(crate) attempt: u32,
     pub(crate) gave_transaction: bool,
+    /// A derived key was given away, or may yet be by what the run has left behind.
+    pub(crate) may_have_given_key: bool,
     /// The request came through a router, and no route was for it.
     pub(crate) unrouted: bool,
     pub(crate) unknown: UnknownOutcome,
+}
+
+impl RunFacts {
+    fn could_have_done_something(&self) -> bool {
+        self.attempt > 1 || self.gave_transaction || self.may_have_given_key
+    }
 }
 
 /// What is to be written.
@@ -82,7 +95,7 @@ pub(crate) fn outcome_of(status: StatusCode) -> Outcome {
 pub(crate) fn settlement(outcome: Outcome, facts: &RunFacts) -> Settlement {
     match outcome {
         Outcome::Record => Settlement::Record,
-        Outcome::NothingRan if facts.attempt == 1 && !facts.gave_transaction => Settlement::Forget,
+        Outcome::NothingRan if !facts.could_have_done_something() => Settlement::Forget,
         Outcome::NothingRan | Outcome::Free => Settlement::Release,
         Outcome::Unknown => match facts.unknown {
             UnknownOutcome::Hold => Settlement::Hold,
@@ -95,8 +108,13 @@ pub(crate) fn settlement(outcome: Outcome, facts: &RunFacts) -> Settlement {
 mod tests {
     use super::*;
 
-    const FACTS: RunFacts =
-        RunFacts { attempt: 1, gave_transaction: false, unrouted: false, unknown: UnknownOutcome::Rerun };
+    const FACTS: RunFacts = RunFacts {
+        attempt: 1,
+        gave_transaction: false,
+        may_have_given_key: false,
+        unrouted: false,
+        unknown: UnknownOutcome::Rerun,
+    };
 
     fn settle(status: u16, facts: RunFacts) -> Settlement {
         let status = StatusCode::from_u16(status).expect("a status");
@@ -120,11 +138,12 @@ mod tests {
         }
     }
 
-    /// Fails when `settlement` leaves out either condition of the forget.
+    /// Fails when `could_have_done_something` leaves out any of the three.
     #[test]
     fn a_run_that_could_have_done_something_is_not_forgotten() {
         assert_eq!(settle(400, RunFacts { attempt: 2, ..FACTS }), Settlement::Release);
         assert_eq!(settle(400, RunFacts { gave_transaction: true, ..FACTS }), Settlement::Release);
+        assert_eq!(settle(400, RunFacts { may_have_given_key: true, ..FACTS }), Settlement::Release);
     }
 
     /// Fails when `settlement` holds a `Free` or a `NothingRan` under Hold, or frees an `Unknown`.

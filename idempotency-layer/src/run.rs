@@ -3,7 +3,8 @@
 //! It is a task of its own. A client that disconnects does not end it; it is awaited by the layer's tracker, and its
 //! place in the layer's bounds is free when it is over. What it does after the handler, in this order:
 //!
-//! 1. The response's body is read, as far as [`collect`](crate::collect) goes.
+//! 1. The response's body is read, as far as [`collect`](crate::collect) goes. Until then the run's propagation is the
+//!    current one of the task; what is read later, by the client's connection, has none.
 //! 2. The slot of the transaction is closed. One that is still out is rolled back.
 //! 3. The policy says what becomes of the key.
 //! 4. In a transaction, a response below 400 is recorded and committed. Everything else is written beside it, after a
@@ -74,9 +75,9 @@ where
     RB::Error: Send,
 {
     let Held { lease, attempt, since } = held;
-    let (scope, store) = (Arc::clone(&shared.config.scope), shared.store.identity());
+    let propagation = shared.propagation(&mut admitted, attempt);
     let outer = parts.extensions.remove::<Operation>();
-    let operation = Operation::new(admitted.key.clone(), scope, attempt, lease, store, outer);
+    let operation = Operation::new(propagation.clone(), lease, shared.store.identity(), outer);
     tracing::debug!(operation = ?operation, "a run begins");
     let cap = shared.config.max_response_body;
     let (answer, answered) = oneshot::channel();
@@ -84,11 +85,16 @@ where
     let method = parts.method.clone();
     let heartbeat = shared.heartbeats.begin(operation.clone(), since);
     parts.extensions.insert(operation);
+    // In the place of that of a layer outside, whose key is not this one's.
+    parts.extensions.insert(propagation.clone());
     let body = RequestBody::read(std::mem::take(&mut admitted.intake.body), admitted.intake.trailers.take());
     let request = Request::from_parts(parts, body);
     let run = Run { shared, heartbeat, since, unrouted, answer: Some(answer), _admitted: admitted };
     // In a box: a task is moved whole, more than once, before it runs.
-    tokio::spawn(Box::pin(run.drive(guarded(inner, request, method, cap))).in_current_span());
+    let handler = propagation.around(guarded(inner, request, method, cap));
+    // Before the task begins, which takes every clone but the operation's for one that can still give keys away.
+    drop(propagation);
+    tokio::spawn(Box::pin(run.drive(handler)).in_current_span());
     answered
 }
 
@@ -121,7 +127,9 @@ where
             if self.is_late() {
                 return self.give_up().await;
             }
-            let (mut verdict, closed) = self.judge(handler.await);
+            // With the handler's future goes what of the propagation was for it: what is left by then is somebody else's.
+            let ran = handler.await;
+            let (mut verdict, closed) = self.judge(ran);
             if let Some(open) = self.transaction(closed, &mut verdict) {
                 return self.end_transaction(open, verdict).await;
             }
@@ -170,6 +178,7 @@ where
         let facts = RunFacts {
             attempt: self.operation().attempt(),
             gave_transaction: matches!(closed, Closed::Transaction(_)),
+            may_have_given_key: self.operation().may_have_given_key(),
             unrouted: self.unrouted,
             unknown: self.shared.config.unknown,
         };

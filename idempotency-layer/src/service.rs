@@ -12,6 +12,7 @@
 //!                         handler ─► collect ─► policy ─► settle (the record) ─► the client's answer
 //! ```
 
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +24,7 @@ use futures_util::poll;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body::Body;
-use idempotency_shared::{IDEMPOTENCY_EXPIRES_IN, IdempotencyKey, Problem};
+use idempotency_shared::{IDEMPOTENCY_EXPIRES_IN, IdempotencyKey, Problem, Propagation};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -203,7 +204,8 @@ where
                 return Ok(shared.refuse_unrun(Problem::draining()));
             }
             let request = shared.claim_request(&parts, &intake.body, &caller, &key);
-            (request, Admitted { key, intake, _running: running, _tracked: tracked })
+            let principal = caller.into_principal();
+            (request, Admitted { key, principal, intake, _running: running, _tracked: tracked })
         };
 
         // From here on the client may go: what it has asked for is done all the same.
@@ -228,9 +230,10 @@ where
 }
 
 /// What a run is of, and what it holds of the layer's bounds until it is over.
-#[derive(Debug)]
 pub(crate) struct Admitted {
-    pub(crate) key: IdempotencyKey,
+    key: IdempotencyKey,
+    /// Taken when the run begins.
+    principal: Option<String>,
     pub(crate) intake: Intake,
     _running: Share,
     _tracked: TaskTrackerToken,
@@ -282,13 +285,9 @@ const RESEND_PAUSE: Duration = Duration::from_millis(20);
 impl<St: Store> Shared<St> {
     fn claim_request(&self, parts: &Parts, body: &Bytes, caller: &Caller, key: &IdempotencyKey) -> ClaimRequest {
         let config = &self.config;
-        let principal = match caller {
-            Caller::Principal(principal) => Some(&**principal),
-            Caller::Credentials { .. } | Caller::PerRequest => None,
-        };
         ClaimRequest {
             lease: Lease {
-                record: record_id(&config.secret, &config.scope, principal, key.as_str()),
+                record: record_id(&config.secret, &config.scope, caller.principal(), key.as_str()),
                 id: LeaseId::random(),
                 duration: config.lease,
             },
@@ -302,6 +301,21 @@ impl<St: Store> Shared<St> {
             retention: config.retention,
             policy: config.lapse_policy(),
         }
+    }
+
+    /// What a run hands to the calls it makes.
+    pub(crate) fn propagation(&self, admitted: &mut Admitted, attempt: u32) -> Propagation {
+        let config = &self.config;
+        let mut propagation = Propagation::builder(Arc::clone(&config.scope), admitted.key.clone())
+            // The first is 1, in every store.
+            .attempt(NonZeroU32::new(attempt).unwrap_or(NonZeroU32::MIN));
+        if let Some(principal) = admitted.principal.take() {
+            propagation = propagation.principal(principal);
+        }
+        if let Some(secret) = &config.derivation_secret {
+            propagation = propagation.secret(secret.clone());
+        }
+        propagation.build()
     }
 
     /// What a claim that got no answer means to its client; it is taken back where it may have been made.

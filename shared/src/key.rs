@@ -112,6 +112,20 @@ impl IdempotencyKey {
         field::read(value, limit).map(Some)
     }
 
+    /// The field value in the bare form; `None` where the key holds a character that needs quotes.
+    ///
+    /// It is marked as sensitive, so that it appears in no `Debug` and no HPACK table.
+    #[must_use]
+    pub fn bare(&self) -> Option<HeaderValue> {
+        field::bare(self)
+    }
+
+    /// The field value in the quoted form, which every key has. It is marked as sensitive.
+    #[must_use]
+    pub fn quoted(&self) -> HeaderValue {
+        field::quoted(self)
+    }
+
     /// The whole key, without quotes and escapes.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -50,6 +50,8 @@ pub use self::header::{
 };
 pub use self::key::{IdempotencyKey, KeyError, KeyErrorKind, KeyLimit, KeyLimitError};
 pub use self::problem::{Problem, ProblemCode};
+#[cfg(feature = "axum")]
+pub use self::propagation::MissingPropagation;
 pub use self::propagation::{
     DerivationSecret, DerivationSecretError, DerivedKeyReused, Operation, Propagation, PropagationBuilder,
 };

@@ -15,6 +15,9 @@
 //! - The parent key itself never leaves the service: what is sent on is one-way, and `Debug` shows of
 //!   it what [`IdempotencyKey`]'s own does.
 //!
+//! With the feature `tokio` a run's task carries its `Propagation`, so that calls deep inside find it
+//! (`Propagation::current`); with `axum` it is an extractor.
+//!
 //! What is known of a run ends with it. The next attempt has a `Propagation` of its own, which knows
 //! nothing of the keys that this one gave away, and derives the same ones.
 //!
@@ -61,6 +64,8 @@ mod builder;
 #[cfg(feature = "tokio")]
 mod current;
 mod derivation;
+#[cfg(feature = "axum")]
+mod extract;
 mod operation;
 mod reused;
 mod secret;
@@ -79,6 +84,8 @@ use crate::IdempotencyKey;
 pub use self::builder::PropagationBuilder;
 #[cfg(feature = "tokio")]
 pub use self::current::Around;
+#[cfg(feature = "axum")]
+pub use self::extract::MissingPropagation;
 pub use self::operation::Operation;
 pub use self::reused::DerivedKeyReused;
 pub use self::secret::{DerivationSecret, DerivationSecretError};
@@ -93,12 +100,12 @@ pub struct Propagation {
 
 /// What the clones of one [`Propagation`] share.
 struct Run {
-    scope: Box<str>,
+    scope: Arc<str>,
     principal: Option<Box<str>>,
     key: IdempotencyKey,
     attempt: NonZeroU32,
     deadline: Option<Instant>,
-    secret: DerivationSecret,
+    secret: Option<DerivationSecret>,
     /// Which keys this run has given away: 16 bytes for each call that it makes.
     given: Mutex<HashSet<Derived>>,
 }
@@ -106,8 +113,8 @@ struct Run {
 impl Propagation {
     /// Begins the description of a run: `key` is what the request arrived with, and means something
     /// within `scope` only.
-    pub fn builder(scope: &str, key: IdempotencyKey) -> PropagationBuilder {
-        PropagationBuilder::new(scope, key)
+    pub fn builder(scope: impl Into<Arc<str>>, key: IdempotencyKey) -> PropagationBuilder {
+        PropagationBuilder::new(scope.into(), key)
     }
 
     /// The call that does `name`, such as `charge`, within this run.
@@ -135,6 +142,17 @@ impl Propagation {
     #[must_use]
     pub fn has_given_key(&self) -> bool {
         !self.given().is_empty()
+    }
+
+    /// Whether this run has given a derived key away, or still can without whoever asks: another clone
+    /// is alive, in a task that the run left behind or in an [`Operation`].
+    ///
+    /// `false` is final once the asker gives its own clone to nobody any more. Then no call of the run
+    /// had a key, and none ever will.
+    #[must_use]
+    pub fn may_have_given_key(&self) -> bool {
+        // In this order: of a clone that gives a key and goes meanwhile, one of the two knows.
+        Arc::strong_count(&self.run) > 1 || self.has_given_key()
     }
 
     /// Within what the parent key means something.
@@ -188,6 +206,9 @@ impl Debug for Propagation {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
     use super::*;
 
     fn run() -> Propagation {
@@ -213,6 +234,46 @@ mod tests {
         let run = run();
         drop(run.operation("charge"));
         assert!(!run.has_given_key());
+    }
+
+    /// Fails when `may_have_given_key` leaves out either question.
+    #[test]
+    fn run_may_give_keys_as_long_as_somebody_else_has_it() {
+        let run = run();
+        assert!(!run.may_have_given_key());
+        let clone = run.clone();
+        assert!(run.may_have_given_key());
+        drop(clone);
+        let operation = run.operation("charge");
+        assert!(run.may_have_given_key());
+        drop(operation);
+        assert!(!run.may_have_given_key());
+        assert!(run.operation("charge").key().is_ok());
+        assert!(run.may_have_given_key());
+    }
+
+    /// Fails when `may_have_given_key` asks `has_given_key` first.
+    #[test]
+    fn clone_that_gives_a_key_and_goes_is_not_missed() {
+        const RUNS: usize = 50_000;
+        let runs: Vec<_> = (0..RUNS).map(|_| run()).collect();
+        let clones: Vec<_> = runs.iter().map(Propagation::clone).collect();
+        let reached = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            // More than there are cores, so that some are stopped between the two questions.
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while let Some(run) = runs.get(reached.load(Ordering::SeqCst)) {
+                        assert!(run.may_have_given_key());
+                    }
+                });
+            }
+            for clone in clones {
+                assert!(clone.operation("charge").key().is_ok());
+                drop(clone);
+                reached.fetch_add(1, Ordering::SeqCst);
+            }
+        });
     }
 
     /// Fails when `derive` adds the attempt to the message, or whether there is a deadline.
@@ -241,7 +302,7 @@ mod tests {
     fn panic_of_one_call_does_not_stop_the_others() {
         let run = run();
         let clone = run.clone();
-        let panicked = std::thread::spawn(move || {
+        let panicked = thread::spawn(move || {
             let _given = clone.given();
             panic!("while the lock is held");
         });

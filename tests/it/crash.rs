@@ -7,6 +7,8 @@ use std::time::Duration;
 use idempotency_layer::store::{HeldCause, HeldRecord, LeaseId, Page, Resolution, Write};
 use idempotency_layer::{SqliteStore, Store};
 use idempotency_tests::failpoint::Point;
+use idempotency_tests::provider::Provider;
+use idempotency_tests::wire::Version;
 use idempotency_tests::{bank, client};
 use serde_json::json;
 use tokio::sync::Barrier;
@@ -37,6 +39,32 @@ async fn killed_between_claim_and_record_the_retry_is_attempt_two_and_takes_effe
         city.assert_effects("k", 1).await;
         assert!(city.persist(&heir, "k").await.is_replay(), "{point:?}");
         city.assert_effects("k", 1).await;
+    }
+}
+
+/// S1 with an effect downstream. Fails when `Shared::propagation` makes the attempt part of the scope.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_after_a_call_downstream_the_retry_makes_it_under_the_same_key() {
+    for point in [Point::Begun, Point::Effect, Point::BeforeRecord] {
+        let (city, provider) = (City::new().await, Provider::start(Version::Http1).await);
+        let url = provider.charges();
+        let options = [LEASE, &["--provider", &url]].concat();
+        let mut doomed = city.bank_stopping_at(point, &options).await;
+        let _cut = city.send(&doomed, "k");
+        doomed.line_after("failpoint ").await;
+        assert_eq!((provider.received().len(), provider.ledger().len()), (1, 1), "{point:?}");
+        doomed.kill().await;
+
+        let heir = city.bank(&options).await;
+        let answer = city.persist(&heir, "k").await;
+        assert_eq!((answer.status.as_u16(), receipt(&answer).attempt), (201, 2), "{point:?}");
+        assert_eq!((provider.received().len(), provider.ledger().len()), (2, 1), "{point:?}");
+        let received = provider.received();
+        assert_eq!(received[0].keys, received[1].keys, "{point:?}");
+        assert_ne!(received[0].keys, ["k"], "{point:?}: the client's key has left the service");
+        city.assert_effects("k", 1).await;
+        city.persist(&heir, "l").await;
+        assert_eq!((provider.received().len(), provider.ledger().len()), (3, 2), "{point:?}");
     }
 }
 

@@ -24,7 +24,7 @@
 //! | S17 | a response is over the cap, endless, an event stream or an upgrade | the client gets all of it, once, and it never runs again |
 //! | S18 | a response breaks off | the client sees that, and it is not recorded |
 //! | S19 | headers repeat, bytes are no text, bodies are empty, trailers follow | the replay is identical |
-//! | S20 | the handler answers with any status | the key is recorded, forgotten or freed by the policy's table |
+//! | S20 | the handler answers with any status, before a derived key or a transaction or after one | the key is recorded, forgotten or freed by the policy's table |
 //! | S21 | many duplicates come while their key runs | each is told at once: nobody waits, so nobody piles up |
 //! | S22 | the service shuts down while handlers run | they are awaited, new keys are refused with 503 |
 //! | S23 | settings are nonsense | no service is built with them |
@@ -41,6 +41,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod city;
+mod client;
 mod configuration;
 mod counted;
 mod crash;
@@ -56,6 +57,7 @@ mod paying;
 mod payments;
 mod postgres;
 mod postgres_servers;
+mod propagation;
 mod provider;
 mod proxy;
 mod queue;

@@ -1,20 +1,23 @@
 //! What becomes of a key follows from how its handler answered.
 
+use std::future::pending;
+use std::mem::forget;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::routing::{any, post};
-use http::StatusCode;
-use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, Outcome, SharedStore, UnknownOutcome};
+use http::{Method, StatusCode};
+use idempotency_layer::{IdempotencyLayer, MemoryStore, Operation, Outcome, Propagation, SharedStore, UnknownOutcome};
 use idempotency_tests::stores::{all, embedded};
 
 use crate::request::{Answer, keyed, layer, send};
 
-/// Answers with the status in the request's body.
-async fn mirror(State(()): State<()>, _: Operation, body: String) -> StatusCode {
+/// Answers with the status in the request's body. What it takes as arguments is gone when it has answered, so that its run
+/// could have done nothing.
+async fn mirror(State(()): State<()>, _: Operation, _: Propagation, body: String) -> StatusCode {
     StatusCode::from_u16(body.parse().unwrap()).unwrap()
 }
 
@@ -64,6 +67,71 @@ async fn what_becomes_of_the_key_follows_from_the_answer() {
                     let other = send(&router, keyed("/pay", &key), "207").await;
                     let allowed = if becomes == Becomes::Forgotten { 207 } else { 422 };
                     assert_eq!(other.status.as_u16(), allowed, "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// What a handler does with the propagation of its run before it answers with the status in the request's body.
+async fn deal(Path(deed): Path<String>, run: Propagation, body: String) -> Response {
+    match deed.as_str() {
+        "gives-a-key" => drop(run.operation("charge").key().unwrap()),
+        "has-a-task-give-a-key" => {
+            run.spawn(async { drop(current().operation("charge").key().unwrap()) }).await.unwrap()
+        }
+        "calls-without-a-name" => {
+            drop(current().ambient(&Method::POST, "https://pay.example", "/charges").key().unwrap());
+        }
+        "leaves-a-task-behind" => drop(run.spawn(pending::<()>())),
+        "leaves-an-operation-behind" => forget(run.operation("charge")),
+        "asks-for-no-key" => drop(run.operation("charge")),
+        "awaits-its-task" => run.spawn(async { drop(current()) }).await.unwrap(),
+        other => panic!("no such deed: {other}"),
+    }
+    let mut response = Response::new(Body::from(run.attempt().to_string()));
+    *response.status_mut() = StatusCode::from_u16(body.parse().unwrap()).unwrap();
+    if body == "200" {
+        response.extensions_mut().insert(Outcome::NothingRan);
+    }
+    response
+}
+
+fn current() -> Propagation {
+    Propagation::current().unwrap()
+}
+
+/// S20, after a derived key. Fails when `Run::judge` takes `may_have_given_key` for false or for true, or asks
+/// `has_given_key` alone; when `run::start` keeps a clone, or `Run::drive` the handler's future, until the run is judged;
+/// and when `settlement` forgets what a handler has declared to be nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_forgets_the_key_only_if_the_run_gave_no_key_away_and_cannot_any_more() {
+    let deeds = [
+        ("gives-a-key", Becomes::Freed),
+        ("has-a-task-give-a-key", Becomes::Freed),
+        ("calls-without-a-name", Becomes::Freed),
+        ("leaves-a-task-behind", Becomes::Freed),
+        ("leaves-an-operation-behind", Becomes::Freed),
+        ("asks-for-no-key", Becomes::Forgotten),
+        ("awaits-its-task", Becomes::Forgotten),
+    ];
+    for subject in all().await {
+        let router = Router::new().route("/{deed}", post(deal));
+        let router = router.layer(layer(&subject.store).unknown_outcome(UnknownOutcome::Hold));
+        for (deed, becomes) in deeds {
+            let path = format!("/{deed}");
+            // The last one of these is a success that says by itself that nothing ran.
+            for status in ["400", "401", "403", "405", "413", "415", "422", "200"] {
+                let (case, key) = (format!("{}: {deed}, {status}", subject.name), format!("{deed}-{status}"));
+                let first = send(&router, keyed(&path, &key), status).await;
+                assert_eq!((first.status.as_str(), &first.body[..]), (status, &b"1"[..]), "{case}");
+                let mended = send(&router, keyed(&path, &key), "207").await;
+                if becomes == Becomes::Forgotten {
+                    assert_eq!((mended.status.as_u16(), &mended.body[..]), (207, &b"1"[..]), "{case}");
+                } else {
+                    assert_eq!((mended.status.as_u16(), mended.problem()), (422, Some("key-reused")), "{case}");
+                    let again = send(&router, keyed(&path, &key), status).await;
+                    assert_eq!((again.status.as_str(), &again.body[..]), (status, &b"2"[..]), "{case}");
                 }
             }
         }

@@ -81,6 +81,15 @@ impl Ending<'_> {
         }
     }
 
+    /// Whether the response is one that the server had recorded earlier.
+    #[must_use]
+    pub fn is_replayed(self) -> bool {
+        match self {
+            Self::Response { headers, .. } => is_replayed(headers),
+            Self::Failure(_) => false,
+        }
+    }
+
     fn status(self) -> Option<StatusCode> {
         match self {
             Self::Response { status, .. } => Some(status),

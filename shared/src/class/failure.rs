@@ -1,6 +1,8 @@
 //! An attempt without a response tells by how it failed whether the request can have taken effect:
 //! these are the ways that make a difference, whatever library sent it.
 
+use std::fmt::{self, Display, Formatter};
+
 use super::Class;
 
 /// Why an attempt got no response, or not all of it.
@@ -109,6 +111,32 @@ impl TransportFailure {
     /// Whether a server may have acted although another attempt would fail alike.
     pub(super) fn follows_an_answer(self) -> bool {
         matches!(self, Self::Redirect | Self::RequestBody | Self::Decode)
+    }
+}
+
+impl Display for TransportFailure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dns => "the host name was not found",
+            Self::ConnectionRefused => "the connection was refused",
+            Self::ConnectTimeout => "the connection took too long",
+            Self::Connect => "the connection failed",
+            Self::Certificate => "the certificate of the server was not accepted",
+            Self::Unsent => "the connection closed before the request was sent",
+            Self::RefusedStream => "the server refused the stream",
+            Self::GoAway => "the server closed the connection before it processed the request",
+            Self::Timeout => "the response took too long",
+            Self::Reset => "the connection was reset",
+            Self::Closed => "the connection closed before the response",
+            Self::TruncatedBody => "the response broke off",
+            Self::Protocol => "the response is not HTTP",
+            Self::Builder => "the request cannot be sent as it is",
+            Self::Redirect => "the redirects led nowhere",
+            Self::AfterRedirect => "the request was redirected and did not get to the new place",
+            Self::RequestBody => "the body of the request could not be read",
+            Self::Decode => "the response could not be decoded",
+            Self::Other => "the request failed in an unknown way",
+        })
     }
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use http::HeaderValue;
-use sfv::{Parser, StringRef};
+use sfv::{ItemSerializer, Parser, StringRef};
 
 use super::{IdempotencyKey, KeyError, KeyErrorKind, KeyLimit};
 
@@ -20,6 +20,24 @@ pub(super) fn read(value: &HeaderValue, limit: KeyLimit) -> Result<IdempotencyKe
         quoted @ [b'"', ..] => IdempotencyKey::within(unquote(quoted)?.as_str(), limit),
         bare => IdempotencyKey::within(visible(bare)?, limit),
     }
+}
+
+pub(super) fn bare(key: &IdempotencyKey) -> Option<HeaderValue> {
+    visible(key.as_str().as_bytes()).ok()?;
+    // What is visible can stand in a field.
+    HeaderValue::from_str(key.as_str()).ok().map(sensitive)
+}
+
+pub(super) fn quoted(key: &IdempotencyKey) -> HeaderValue {
+    let item = StringRef::from_str(key.as_str()).map(|key| ItemSerializer::new().bare_item(key).finish());
+    sensitive(
+        HeaderValue::try_from(item.expect("a key holds what a structured-field String can")).expect("and is ASCII"),
+    )
+}
+
+fn sensitive(mut value: HeaderValue) -> HeaderValue {
+    value.set_sensitive(true);
+    value
 }
 
 fn trim_spaces(mut value: &[u8]) -> &[u8] {
@@ -48,7 +66,6 @@ const MAX_VALUE_LEN: usize = 8192;
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use sfv::ItemSerializer;
 
     use super::*;
 
@@ -65,6 +82,13 @@ mod tests {
 
     fn quote(key: &str) -> HeaderValue {
         value(ItemSerializer::new().bare_item(StringRef::from_str(key).unwrap()).finish())
+    }
+
+    /// Fails when `sensitive` does nothing.
+    #[test]
+    fn written_key_is_not_shown() {
+        let key = IdempotencyKey::new("order-4711").unwrap();
+        assert_eq!(format!("{:?} {:?}", key.bare().unwrap(), key.quoted()), "Sensitive Sensitive");
     }
 
     fn kind_of(bytes: impl AsRef<[u8]>) -> Option<KeyErrorKind> {
@@ -85,6 +109,15 @@ mod tests {
             let bare = IdempotencyKey::parse(&value(&key)).unwrap();
             prop_assert_eq!(&bare, &IdempotencyKey::parse(&quote(&key)).unwrap());
             prop_assert_eq!(bare, IdempotencyKey::new(&key).unwrap());
+        }
+
+        /// Fails when `quoted` writes no escapes, or `bare` accepts what `visible` refuses.
+        #[test]
+        fn written_key_is_read_back(key in KEY) {
+            let key = IdempotencyKey::new(&key).unwrap();
+            prop_assert_eq!(&IdempotencyKey::parse(&key.quoted()).unwrap(), &key);
+            let needs_quotes = key.as_str().contains([' ', '"', ',', ';']);
+            prop_assert_eq!(key.bare().map(|value| IdempotencyKey::parse(&value).unwrap()), (!needs_quotes).then_some(key));
         }
 
         /// Fails when `within` accepts the empty key, and when `unquote` expects the parser to

@@ -17,23 +17,23 @@ pub struct PropagationBuilder {
 }
 
 impl PropagationBuilder {
-    pub(super) fn new(scope: &str, key: IdempotencyKey) -> Self {
+    pub(super) fn new(scope: Arc<str>, key: IdempotencyKey) -> Self {
         Self {
             run: Run {
-                scope: Box::from(scope),
+                scope,
                 principal: None,
                 key,
                 attempt: NonZeroU32::MIN,
                 deadline: None,
-                secret: DerivationSecret::none(),
+                secret: None,
                 given: Mutex::new(HashSet::new()),
             },
         }
     }
 
     /// Says whose key it is. Without it, it is nobody's.
-    pub fn principal(mut self, principal: &str) -> Self {
-        self.run.principal = Some(Box::from(principal));
+    pub fn principal(mut self, principal: impl Into<Box<str>>) -> Self {
+        self.run.principal = Some(principal.into());
         self
     }
 
@@ -60,7 +60,7 @@ impl PropagationBuilder {
     /// Under another secret every derived key is another one. To change it while runs may still
     /// start again is to repeat their calls.
     pub fn secret(mut self, secret: DerivationSecret) -> Self {
-        self.run.secret = secret;
+        self.run.secret = Some(secret);
         self
     }
 

@@ -10,7 +10,7 @@ use http::Method;
 use sha2::Sha256;
 use uuid::Builder;
 
-use super::{Operation, Run};
+use super::{DerivationSecret, Operation, Run};
 use crate::IdempotencyKey;
 
 /// The HMAC key where no secret is configured, and with or without one the first text of the message:
@@ -48,7 +48,7 @@ impl Derived {
 }
 
 pub(super) fn derive(run: &Run, operation: &Operation) -> Derived {
-    let mut message = Message(run.secret.mac());
+    let mut message = Message(run.secret.as_ref().map_or_else(DerivationSecret::mac_of_none, DerivationSecret::mac));
     message.text(DOMAIN);
     message.text(&run.scope);
     message.list(run.principal.as_slice());
@@ -98,7 +98,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{DerivationSecret, Propagation};
+    use crate::Propagation;
 
     /// Everything that a derived key depends on.
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,9 +115,9 @@ mod tests {
 
     impl Case {
         fn derived(&self) -> String {
-            let mut run = Propagation::builder(&self.scope, IdempotencyKey::new(&self.key).unwrap());
+            let mut run = Propagation::builder(self.scope.as_str(), IdempotencyKey::new(&self.key).unwrap());
             if let Some(principal) = &self.principal {
-                run = run.principal(principal);
+                run = run.principal(principal.as_str());
             }
             if let Some(secret) = &self.secret {
                 run = run.secret(DerivationSecret::new(secret.as_bytes()).unwrap());

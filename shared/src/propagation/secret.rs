@@ -31,12 +31,12 @@ impl DerivationSecret {
         Hmac::new_from_slice(secret).map(Self).map_err(|_| too_short)
     }
 
-    /// What stands for a secret where none is configured: the domain.
-    pub(super) fn none() -> Self {
+    /// What stands for a secret's where none is configured: that of the domain.
+    pub(super) fn mac_of_none() -> Hmac<Sha256> {
         // HMAC itself fills a key that is shorter than a block up with zeros.
         let mut block = [0; 64];
         block[..DOMAIN.len()].copy_from_slice(DOMAIN.as_bytes());
-        Self(Hmac::new(&block.into()))
+        Hmac::new(&block.into())
     }
 
     pub(super) fn mac(&self) -> Hmac<Sha256> {

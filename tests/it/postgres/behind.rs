@@ -152,6 +152,12 @@ pub(super) fn impatient(store: &PostgresStore) -> IdempotencyLayer<SharedStore> 
     layer(&SharedStore::new(store.clone())).record_deadline(DEADLINE)
 }
 
+/// A layer whose clients wait for its store however slow the machine. A request may have to wait for a connection before
+/// its claim is sent, and on a busy machine a login to the server takes half a second.
+pub(super) fn patient(store: &PostgresStore) -> IdempotencyLayer<SharedStore> {
+    layer(&SharedStore::new(store.clone())).record_deadline(PATIENCE)
+}
+
 /// How long an impatient layer's clients wait for its store.
 pub(super) const DEADLINE: Duration = Duration::from_millis(500);
 

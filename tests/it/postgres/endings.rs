@@ -14,7 +14,7 @@ use idempotency_layer::{Operation, PostgresStore, PostgresTransaction, SharedSto
 use idempotency_tests::gate::Gate;
 use tokio::sync::oneshot;
 
-use super::behind::{Behind, EFFECT, LEVELS, paying, write};
+use super::behind::{Behind, EFFECT, LEVELS, patient, paying, write};
 use super::outcomes::OPEN;
 use crate::request::{Answer, again_until, keyed, layer, send, send_until, sending};
 
@@ -160,8 +160,7 @@ async fn works_on(store: &PostgresStore, case: &str) {
         write(&mut transaction, EFFECT).await.unwrap();
         StatusCode::CREATED
     };
-    let patient = layer(&SharedStore::new(store.clone())).record_deadline(Duration::from_secs(20));
-    let router = Router::new().route("/pay", post(handler)).layer(patient);
+    let router = Router::new().route("/pay", post(handler)).layer(patient(store));
     let keys = (0..12).map(|at| format!("other-{at}"));
     let answers = join_all(keys.map(|key| {
         let router = router.clone();

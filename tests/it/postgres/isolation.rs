@@ -8,13 +8,13 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use futures_util::future::join_all;
 use http::StatusCode;
+use idempotency_layer::Operation;
 use idempotency_layer::store::postgres::Isolation;
-use idempotency_layer::{Operation, SharedStore};
 use idempotency_tests::gate::Gate;
 use tokio::sync::Barrier;
 
-use super::behind::{Behind, EFFECT, LEVELS, paying, write};
-use crate::request::{again_until, keyed, layer, send, send_unrun, sending};
+use super::behind::{Behind, EFFECT, LEVELS, patient, paying, write};
+use crate::request::{again_until, keyed, send, send_unrun, sending};
 
 /// S27. Fails when `RENEW` writes the record's row.
 #[tokio::test(flavor = "multi_thread")]
@@ -22,7 +22,7 @@ async fn a_transaction_that_is_renewed_again_and_again_commits_at_each_isolation
     join_all(LEVELS.map(|level| async move {
         let (behind, gate) = (Behind::share().await, Gate::closed());
         let store = behind.patient().await.isolation(level);
-        let router = paying(&store, layer(&SharedStore::new(store.clone())).lease(LEASE), &gate);
+        let router = paying(&store, patient(&store).lease(LEASE), &gate);
         let run = sending(&router, keyed("/pay", "k"), "");
         gate.entered().await;
         for _ in 0..4 {
@@ -66,7 +66,7 @@ async fn transactions_of_different_keys_at_once_never_abort_each_other_at_any_is
             all.wait().await;
             StatusCode::CREATED.into_response()
         };
-        let router = Router::new().route("/pay", post(handler)).layer(layer(&SharedStore::new(store)));
+        let router = Router::new().route("/pay", post(handler)).layer(patient(&store));
         for round in 0..ROUNDS {
             let runs: Vec<_> =
                 (0..AT_ONCE).map(|at| sending(&router, keyed("/pay", &format!("{round}-{at}")), "")).collect();
@@ -96,7 +96,7 @@ async fn a_conflict_of_the_handlers_own_at_the_commit_is_503_and_its_retry_commi
         entered.pass().await;
         StatusCode::CREATED
     };
-    let router = Router::new().route("/pay", post(handler)).layer(layer(&SharedStore::new(store)));
+    let router = Router::new().route("/pay", post(handler)).layer(patient(&store));
     let run = sending(&router, keyed("/pay", "k"), "");
     gate.entered().await;
     // Each alone is right, and both at once are not.

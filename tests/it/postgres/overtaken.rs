@@ -19,7 +19,7 @@ use idempotency_tests::gate::Gate;
 use idempotency_tests::proxy::{Proxy, Request};
 use tokio::time::{Instant, timeout};
 
-use super::behind::{Behind, COMMIT, EFFECT, LEVELS, connect, impatient, paying, write};
+use super::behind::{Behind, COMMIT, EFFECT, LEVELS, connect, impatient, patient, paying, write};
 use super::outages::{Fault, persist, promptly};
 use crate::request::{Answer, PATIENCE, again_until, gated, keyed, layer, send, send_until, send_until_ended, sending};
 
@@ -257,7 +257,7 @@ async fn a_key_whose_holders_never_come_back_is_held_after_its_last_attempt() {
     for _ in 0..3 {
         let (proxy, gate) = (Proxy::start(behind.postgres.address()).await, Gate::closed());
         let store = connect(&behind.through(&proxy)).await;
-        let doomed = gated(impatient(&store).lease(LEASE).max_attempts(3), gate.clone());
+        let doomed = gated(patient(&store).lease(LEASE).max_attempts(3), gate.clone());
         tokio::select! {
             answer = send_until_ended(&doomed, "k") => panic!("{answer:?}"),
             () = gate.entered() => {}

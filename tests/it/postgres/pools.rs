@@ -4,24 +4,39 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::post;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select_all};
 use http::StatusCode;
 use idempotency_layer::store::{Begin, Claim};
-use idempotency_layer::{Operation, PostgresStore, PostgresTransaction, SharedStore, Store, TransactionalStore};
+use idempotency_layer::{Operation, PostgresStore, PostgresTransaction, Store, TransactionalStore};
 use idempotency_tests::gate::Gate;
 use idempotency_tests::proxy::Request;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use tokio::task::JoinHandle;
 
-use super::behind::{Behind, CLAIM, EFFECT, LEVELS, impatient, pay, paying, write};
+use super::behind::{Behind, CLAIM, EFFECT, LEVELS, patient, pay, paying, write};
 use crate::counted::request;
-use crate::request::{PATIENCE, gated, keyed, layer, send, sending};
+use crate::request::{Answer, PATIENCE, again_until, gated, keyed, send, sending};
 
 /// A pool of a user's, of so many connections, and a store with its options.
 async fn with_pool(behind: &Behind, most: u32) -> (PgPool, PostgresStore) {
     let pool = PgPoolOptions::new().max_connections(most).connect_lazy(&behind.url()).unwrap();
     let store = PostgresStore::new(pool.clone()).await.unwrap().timeout(PATIENCE);
     (pool, store)
+}
+
+/// Waits until so many of these requests are in their handler. One that is answered before that is told from one that
+/// hangs.
+async fn enter(gate: &Gate, handlers: usize, runs: &mut [JoinHandle<Answer>]) {
+    let entered = async {
+        for _ in 0..handlers {
+            gate.entered().await;
+        }
+    };
+    tokio::select! {
+        () = entered => {}
+        (answer, ..) = select_all(runs) => panic!("it was answered: {answer:?}"),
+    }
 }
 
 /// Watches for longer than leases last that these keys are in flight in the eyes of another process.
@@ -83,14 +98,14 @@ async fn handlers_that_hold_every_connection_of_the_user_and_every_transaction_s
             pay(&own, &entered, operation).await
         };
         // A handler that waits for the user's pool gives up after the pool's 30 s.
-        let transactions = Router::new().route("/pay", post(handler)).layer(impatient(&store).lease(LEASE));
-        let runs = ["a", "b"].map(|key| sending(&transactions, keyed("/pay", key), ""));
-        gate.entered().await;
-        gate.entered().await;
+        let transactions = Router::new().route("/pay", post(handler)).layer(patient(&store).lease(LEASE));
+        let mut runs = ["a", "b"].map(|key| sending(&transactions, keyed("/pay", key), ""));
+        enter(&gate, 2, &mut runs).await;
         let third = sending(&transactions, keyed("/pay", "c"), "");
+        // Otherwise the other process might come first.
+        again_until(async || behind.count("idempotency_record").await, |claimed| *claimed == 3).await;
 
-        let (plain, open) = (Gate::open(), layer(&SharedStore::new(store.clone())));
-        let plain = gated(open, plain);
+        let plain = gated(patient(&store), Gate::open());
         let others = async {
             for key in ["d", "e", "f"] {
                 assert_eq!(send(&plain, keyed("/pay", key), "").await.status, 201, "{level:?}");
@@ -114,10 +129,9 @@ async fn handlers_that_hold_every_connection_of_the_user_and_every_transaction_s
 async fn claims_that_hold_every_connection_stop_no_renewal() {
     let (behind, gate) = (Behind::share().await, Gate::closed());
     let (_pool, store) = with_pool(&behind, 2).await;
-    let store = SharedStore::new(store);
-    let run = sending(&gated(layer(&store).lease(LEASE), gate.clone()), keyed("/pay", "k"), "");
+    let run = sending(&gated(patient(&store).lease(LEASE), gate.clone()), keyed("/pay", "k"), "");
     gate.entered().await;
-    let router = gated(layer(&store), gate.clone());
+    let router = gated(patient(&store), gate.clone());
     let held = [Request::Runs(CLAIM), Request::Runs(CLAIM)].map(|request| behind.proxy.hold_request(request));
     let claims = ["a", "b"].map(|key| sending(&router, keyed("/pay", key), ""));
     for held in &held {
@@ -142,12 +156,10 @@ async fn more_handlers_than_connections_all_commit_in_turn_at_each_isolation_lev
         let (behind, gate) = (Behind::share().await, Gate::closed());
         let (_pool, store) = with_pool(&behind, 3).await;
         let store = store.isolation(level);
-        let router = paying(&store, layer(&SharedStore::new(store.clone())), &gate);
+        let router = paying(&store, patient(&store), &gate);
         let keys = ["a", "b", "c", "d", "e", "f"];
-        let runs = keys.map(|key| sending(&router, keyed("/pay", key), ""));
-        for _ in 0..3 {
-            gate.entered().await;
-        }
+        let mut runs = keys.map(|key| sending(&router, keyed("/pay", key), ""));
+        enter(&gate, 3, &mut runs).await;
         gate.release(keys.len());
         for run in runs {
             let answer = run.await.unwrap();
@@ -158,4 +170,5 @@ async fn more_handlers_than_connections_all_commit_in_turn_at_each_isolation_lev
     .await;
 }
 
-const LEASE: Duration = Duration::from_millis(1500);
+/// A third of it is the first renewal's to log in at the server; short enough to wait for.
+const LEASE: Duration = Duration::from_secs(3);

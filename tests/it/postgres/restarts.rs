@@ -3,7 +3,7 @@
 use idempotency_layer::SharedStore;
 use idempotency_tests::gate::Gate;
 
-use super::behind::{Behind, impatient, paying};
+use super::behind::{Behind, patient, paying};
 use crate::request::{gated, keyed, layer, send, send_unrun, sending};
 
 /// S12. What was committed is there again, and connections that have gone in the meantime are nobody's concern. Fails when
@@ -15,7 +15,7 @@ async fn a_restart_between_two_requests_is_not_noticed() {
     let plain = gated(layer(&SharedStore::new(store.clone())), gate.clone());
     let transactions = paying(&store, layer(&SharedStore::new(store.clone())), &gate);
     let closed = Gate::closed();
-    let slow = gated(impatient(&store), closed.clone());
+    let slow = gated(patient(&store), closed.clone());
     assert_eq!(send(&plain, keyed("/pay", "recorded"), "").await.status, 201);
     assert_eq!(send(&transactions, keyed("/pay", "committed"), "").await.status, 201);
     let run = sending(&slow, keyed("/pay", "running"), "");

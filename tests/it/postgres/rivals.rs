@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use idempotency_layer::SharedStore;
 use idempotency_tests::client;
 use idempotency_tests::gate::Gate;
 use idempotency_tests::proxy::Request;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::behind::Behind;
+use super::behind::{Behind, patient};
 use super::crash::LINE;
 use crate::paying::{alice, lines, order, start_patient};
-use crate::request::{PATIENCE, gated, keyed, layer, send};
+use crate::request::{PATIENCE, gated, keyed, send};
 
 /// S7. Fails when `machine::claim` takes over a lease that has not lapsed.
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +20,7 @@ async fn of_64_claims_over_two_sets_of_connections_one_runs_and_each_other_is_to
     let gate = Gate::closed();
     // Each in a process of its own, as far as the server can see.
     let services = [behind.store().await, behind.elsewhere().await]
-        .map(|store| layer(&SharedStore::new(store.timeout(PATIENCE))).record_deadline(PATIENCE))
+        .map(|store| patient(&store.timeout(PATIENCE)))
         .map(|layer| gated(layer, gate.clone()));
     for round in 0..5 {
         let barrier = Arc::new(Barrier::new(64));

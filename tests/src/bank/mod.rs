@@ -3,6 +3,8 @@
 //! `POST /transfers` moves money in the transaction of the operation. What a transfer was asked for under is written
 //! into the books as its `reference`, without any constraint: if a key ever takes effect twice, the books show it.
 //!
+//! Where a provider is named, a transfer is charged there first, under a key derived from its own.
+//!
 //! The books are in a [file of SQLite's](SqliteBooks) or in a [database of PostgreSQL's](PostgresBooks).
 
 mod postgres;
@@ -11,6 +13,7 @@ mod sqlite;
 pub use postgres::PostgresBooks;
 pub use sqlite::{SqliteBooks, effects, open, running, sum};
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +23,12 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use idempotency_layer::{IdempotencyLayer, Operation, TransactionError, TransactionalStore};
+use idempotency_layer::{
+    DerivedKeyReused, IdempotencyLayer, Operation, Propagation, TransactionError, TransactionalStore,
+};
+use reqwest::Client;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::failpoint::{Failpoint, Point};
 use crate::hooked::Hooked;
@@ -69,12 +76,20 @@ pub struct Bank<B: Books> {
     store: Hooked<B::Store>,
     failpoint: Failpoint,
     delay: Duration,
+    provider: Option<(Client, Arc<str>)>,
 }
 
 impl<B: Books> Bank<B> {
     /// A bank that keeps these books.
     pub fn new(books: &B, failpoint: Failpoint, delay: Duration) -> Self {
-        Self { store: Hooked::new(books.store().clone(), Arc::new(failpoint.clone())), failpoint, delay }
+        let store = Hooked::new(books.store().clone(), Arc::new(failpoint.clone()));
+        Self { store, failpoint, delay, provider: None }
+    }
+
+    /// A bank that charges each transfer at this address first.
+    #[must_use]
+    pub fn provider(self, url: &str) -> Self {
+        Self { provider: Some((Client::new(), Arc::from(url))), ..self }
     }
 
     /// The routes inside a layer, which `configure` may change.
@@ -94,10 +109,17 @@ impl<B: Books> Bank<B> {
 async fn transfer<B: Books>(
     State(bank): State<Bank<B>>,
     operation: Operation,
+    run: Propagation,
     Json(transfer): Json<Transfer>,
 ) -> Result<(StatusCode, Json<Receipt>), Refusal> {
     bank.failpoint.pass(Point::Handler).await;
     tokio::time::sleep(bank.delay).await;
+    if let Some((client, url)) = &bank.provider {
+        let key = run.operation("charge").with(&transfer.reference).key()?;
+        let charge = json!({ "amount": transfer.amount, "currency": "EUR" });
+        let call = client.post(&**url).header("idempotency-key", key.as_str()).json(&charge);
+        call.send().await?.error_for_status()?;
+    }
     let mut transaction = operation.transaction(&bank.store).await?;
     let Some(id) = B::pay(&mut transaction, &transfer).await? else { return Err(Refusal::Funds) };
     bank.failpoint.pass(Point::Effect).await;
@@ -108,6 +130,8 @@ enum Refusal {
     Funds,
     Transaction(TransactionError),
     Sql(sqlx::Error),
+    Provider(reqwest::Error),
+    Reused(DerivedKeyReused),
 }
 
 impl From<TransactionError> for Refusal {
@@ -122,17 +146,33 @@ impl From<sqlx::Error> for Refusal {
     }
 }
 
+impl From<reqwest::Error> for Refusal {
+    fn from(error: reqwest::Error) -> Self {
+        Self::Provider(error)
+    }
+}
+
+impl From<DerivedKeyReused> for Refusal {
+    fn from(error: DerivedKeyReused) -> Self {
+        Self::Reused(error)
+    }
+}
+
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         match self {
             Self::Funds => (StatusCode::PAYMENT_REQUIRED, "not enough money").into_response(),
             Self::Transaction(error) => error.into_response(),
-            Self::Sql(error) => {
-                tracing::error!(%error, "a transfer failed");
-                StatusCode::INTERNAL_SERVER_ERROR.into_response()
-            }
+            Self::Sql(error) => failed(&error),
+            Self::Provider(error) => failed(&error),
+            Self::Reused(error) => failed(&error),
         }
     }
+}
+
+fn failed(error: &(dyn Error + 'static)) -> Response {
+    tracing::error!(error, "a transfer failed");
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
 async fn answer(State(failpoint): State<Failpoint>, request: Request, next: Next) -> Response {

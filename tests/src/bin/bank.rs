@@ -25,6 +25,9 @@ struct Options {
     /// The retention, in milliseconds.
     #[arg(long, default_value_t = 24 * 60 * 60 * 1000)]
     retention: u64,
+    /// Where a provider charges each transfer before it is written into the books.
+    #[arg(long)]
+    provider: Option<String>,
     /// How long each handler takes before its transaction, in milliseconds.
     #[arg(long, default_value_t = 0)]
     delay: u64,
@@ -56,7 +59,10 @@ async fn main() {
 
 async fn serve(books: &impl Books, options: &Options) {
     let failpoint = Failpoint::new(options.failpoint, options.passing);
-    let bank = Bank::new(books, failpoint, Duration::from_millis(options.delay));
+    let mut bank = Bank::new(books, failpoint, Duration::from_millis(options.delay));
+    if let Some(url) = &options.provider {
+        bank = bank.provider(url);
+    }
     let unknown = if options.hold { UnknownOutcome::Hold } else { UnknownOutcome::Rerun };
     let router = bank.router(|layer| {
         layer

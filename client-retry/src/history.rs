@@ -1,0 +1,78 @@
+//! What a call went through is written down as it happens and told once, at its end: as a report, and where no
+//! response came as an error, whose chain ends in what came first.
+
+use std::time::Duration;
+
+use idempotency_shared::{Ending, IdempotencyKey};
+use reqwest::Response;
+
+use crate::attempt::Outcome;
+use crate::copies::Copies;
+use crate::error::{Cause, Failed};
+use crate::{Attempt, Error, RetryReport, StopReason};
+
+/// The attempts of one call.
+#[derive(Debug)]
+pub(crate) struct History {
+    report: RetryReport,
+    /// Why there was a second attempt.
+    cause: Option<Cause>,
+    /// The wait before the attempt that is being made.
+    delay: Duration,
+}
+
+impl History {
+    pub(crate) fn new(key: Option<IdempotencyKey>) -> Self {
+        Self { report: RetryReport::new(key), cause: None, delay: Duration::ZERO }
+    }
+
+    /// An attempt has ended so.
+    pub(crate) fn record(&mut self, ending: Ending<'_>) {
+        self.report.push(Attempt::new(ending, self.delay));
+    }
+
+    /// The attempt that was recorded last is followed by another one. Its response comes back, to be thrown
+    /// away.
+    pub(crate) fn retrying(&mut self, outcome: Outcome, delay: Duration) -> Option<Response> {
+        self.delay = delay;
+        let (failed, response) = match outcome {
+            Outcome::Failure(_, failed) => (failed, None),
+            Outcome::Response(response) => (Failed::Response(*self.report.last()), Some(response)),
+        };
+        if self.cause.is_none() {
+            self.cause = Some(Cause::first(failed));
+        }
+        response
+    }
+
+    /// Tells that another attempt follows, in words that may stand in a log.
+    pub(crate) fn trace(&self, copies: &Copies, delay: Duration) {
+        tracing::debug!(
+            method = %copies.method(),
+            host = copies.url().host_str(),
+            attempt = self.report.attempts().len(),
+            outcome = %self.report.last(),
+            ?delay,
+            key = self.key().map(IdempotencyKey::prefix),
+            "retrying",
+        );
+    }
+
+    /// The call has ended.
+    pub(crate) fn report(self, stop: StopReason, elapsed: Duration) -> RetryReport {
+        self.report.stopped(stop, elapsed)
+    }
+
+    /// The call has ended without a response.
+    pub(crate) fn error(self, copies: &Copies, failed: Failed, stop: StopReason, elapsed: Duration) -> Error {
+        let cause = match self.cause {
+            Some(first) => Cause::later(self.report.attempts().len(), failed, first),
+            None => Cause::first(failed),
+        };
+        Error::no_response(copies.method(), copies.url(), self.report.stopped(stop, elapsed), cause)
+    }
+
+    pub(crate) fn key(&self) -> Option<&IdempotencyKey> {
+        self.report.key()
+    }
+}

@@ -1,0 +1,146 @@
+//! A call that got no answer can be made again without taking effect twice: this middleware for reqwest gives each
+//! call one idempotency key, the same on every attempt, and retries it within limits.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use client_retry::{IdempotentRetry, RetryReport, redirect_policy};
+//! use reqwest_middleware::ClientBuilder;
+//!
+//! let client = reqwest::Client::builder()
+//!     .connect_timeout(Duration::from_secs(3))
+//!     .redirect(redirect_policy())
+//!     .retry(reqwest::retry::never())
+//!     .build()?;
+//! let client = ClientBuilder::new(client).with(IdempotentRetry::default()).build();
+//!
+//! let response = client.post("https://pay.example/charges").body("amount=1050").send().await?;
+//! if let Some(report) = response.extensions().get::<RetryReport>() {
+//!     println!("{report}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The key
+//!
+//! A POST or PATCH is *keyed*: it carries an `Idempotency-Key` (draft-ietf-httpapi-idempotency-key-header). Which one
+//! is decided once, before the first attempt:
+//!
+//! 1. the header that the caller has set;
+//! 2. the [`IdempotencyKey`] among the request's extensions;
+//! 3. for a call that is made while a service handles a request of its own: the key that the [`Propagation`] of that
+//!    request derives from where the call goes, so that the next run of the request makes the call under the same
+//!    key. It is found among the extensions, or as the current one of the task;
+//! 4. a random one.
+//!
+//! A key from 1 or 2 keys a call of any method. Two different ones, one that cannot be read, and a derived one that
+//! another call of the same run has are an [`Error`] before anything is sent. A run that makes equal calls names them:
+//!
+//! ```no_run
+//! # use client_retry::Propagation;
+//! # async fn example(client: reqwest_middleware::ClientWithMiddleware, propagation: Propagation)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! let key = propagation.operation("charge").with("order-4711").key()?;
+//! client.post("https://pay.example/charges").with_extension(key).body("amount=1050").send().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`NoIdempotencyKey`] takes a call for one without.
+//!
+//! # What is retried
+//!
+//! How an attempt ended puts it into one [`Class`]. "Safe" is a keyed call, or one whose method is idempotent (RFC
+//! 9110, section 9.2.2).
+//!
+//! | class | what | retried |
+//! |---|---|---|
+//! | Success | below 400 | no |
+//! | ReplayedFailure | 400 and above, marked `Idempotent-Replayed: true` | no |
+//! | Settled | `response-unavailable`, `outcome-unknown`, `caller-changed`, `record-unreadable` | no |
+//! | Misuse | a problem with the key | no |
+//! | InProgress | 409 whose server says that the run goes on, or when to come back | keyed; up to 10 polls, which are no attempts |
+//! | NotSent | no address, refused, connection or TLS not there in time | yes |
+//! | Refused | 425, HTTP/2 `REFUSED_STREAM` and `GOAWAY` before the request was processed | yes, the first at once and for free |
+//! | Throttled | 429, 503, 413 with `Retry-After` | if safe |
+//! | Ambiguous | 408, 500, 502, 504, a timeout, a connection or body that broke off | if safe |
+//! | Conflict | other 409 and 422 | a 409 after an ambiguous attempt |
+//! | Fatal | certificate, URL, redirect loop, every other 4xx, 501, 505 | no |
+//!
+//! What another middleware inside of this one returns as its own error is ambiguous.
+//!
+//! # Limits
+//!
+//! [`IdempotentRetry::builder`] sets them.
+//!
+//! - 3 attempts; 30 s for the call and 10 s for an attempt, by the monotonic clock. The deadline of a [`Propagation`]
+//!   ends the call earlier.
+//! - Waits are drawn from zero to 100 ms, doubled with each retry up to 5 s; ten times that after a 429 or 503.
+//! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or
+//!   the time that is left, the response is returned at once.
+//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay
+//!   for.
+//! - A request whose body is a stream is sent once.
+//!
+//! # What comes back
+//!
+//! The last response is `Ok`, whatever its status, with a [`RetryReport`] among its extensions. `Err` is where there is
+//! no response; [`Error::of`] finds the report there. [`is_ambiguous`](RetryReport::is_ambiguous) says that a call
+//! which failed may have taken effect: it can be made again under the [same key](RetryReport::key), and must not be
+//! under a new one.
+//!
+//! A response of up to 256 KiB whose length is known is read within the attempt, so that one that breaks off is
+//! retried. Any other streams: its caller sees it break off, and it ends with the time of the call or, where the
+//! request has one of its own, with that.
+//!
+//! # Around it
+//!
+//! - Middlewares that are added after this one run on every attempt, those before it once. Of two instances in one
+//!   chain the inner one does nothing.
+//! - A retry outside of it, which sends the same request with the same extensions again, uses the same key again.
+//! - reqwest's own retry is turned off above: it repeats what was refused, and counts nothing of it.
+//! - With [`redirect_policy`] neither key nor body gets to another origin. [`left_origin`](RetryReport::left_origin)
+//!   says that it has, where another policy let it.
+//! - A call that is dropped ends. Nothing runs on without it.
+//!
+//! # What it does not guarantee
+//!
+//! A key keeps a call from taking effect twice only where the server honours it, and for as long as the server
+//! remembers it. A client that is restarted makes another key, unless the caller keeps one or it is derived.
+//!
+//! # Observability
+//!
+//! Each retry is a `tracing` event at the level `DEBUG` with the fields `method`, `host`, `attempt` (the number of the
+//! one that ended), `outcome`, `delay` and `key` (its first characters).
+
+mod attempt;
+mod body;
+mod budget;
+mod builder;
+mod clock;
+mod copies;
+mod current;
+mod error;
+mod history;
+mod keying;
+mod limits;
+mod middleware;
+mod option;
+mod plan;
+mod redirect;
+mod report;
+
+pub use idempotency_shared::{
+    Backoff, BackoffError, Class, DerivationSecret, IdempotencyKey, KeyError, KeyErrorKind, ProblemCode, Propagation,
+    TransportFailure,
+};
+
+pub use self::budget::RetryBudget;
+pub use self::builder::{Builder, ConfigError, ConfigErrorKind};
+pub use self::error::{Error, ErrorKind};
+pub use self::middleware::IdempotentRetry;
+pub use self::option::{KeyFormat, NoIdempotencyKey, NoRetry};
+pub use self::redirect::redirect_policy;
+pub use self::report::{Attempt, RetryReport, StopReason};

@@ -1,0 +1,43 @@
+//! How far a client goes for an answer is bounded in every direction before its first request: the
+//! limits of a call are checked once, when they are built.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use idempotency_shared::Backoff;
+
+/// The limits of each call of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// How many attempts count at most, the first one included.
+    pub(crate) max_attempts: NonZeroU32,
+    /// How many times a call asks for the answer of a run that goes on.
+    pub(crate) max_polls: u32,
+    /// The waits between attempts, and the jitter on top of waits that were asked for.
+    pub(crate) backoff: Backoff,
+    /// The waits after an answer that says that it is too much, and not until when.
+    pub(crate) throttled_backoff: Backoff,
+    /// From the call until its outcome.
+    pub(crate) total: Duration,
+    /// From sending an attempt until its response is there, with its body where that is read.
+    pub(crate) attempt: Duration,
+    /// The longest wait that a server can ask for.
+    pub(crate) max_retry_after: Duration,
+    /// How long a body may be to be read within the attempt.
+    pub(crate) max_buffered: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_attempts: NonZeroU32::new(3).unwrap_or(NonZeroU32::MIN),
+            max_polls: 10,
+            backoff: Backoff::default(),
+            throttled_backoff: Backoff::THROTTLED,
+            total: Duration::from_secs(30),
+            attempt: Duration::from_secs(10),
+            max_retry_after: Duration::from_secs(60),
+            max_buffered: 256 * 1024,
+        }
+    }
+}
