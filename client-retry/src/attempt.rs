@@ -1,5 +1,5 @@
-//! One attempt ends in one of many ways: an [`Outcome`] is what there is of it then, and what the decisions need to know of
-//! that.
+//! One attempt ends in one of many ways: an [`Outcome`] is what there is of it then, and what the decisions need to
+//! know of that.
 
 use std::time::{Duration, SystemTime};
 
@@ -36,8 +36,8 @@ impl Outcome {
         }
     }
 
-    /// How much there is to read before the outcome is known to be whole; `None` where there is nothing, or what there is
-    /// streams.
+    /// How much there is to read before the outcome is known to be whole; `None` where there is nothing, or what there
+    /// is streams.
     pub(crate) fn unread(&self, method: &Method, max_buffered: usize) -> Option<u64> {
         match self {
             Self::Response(response) => {

@@ -190,8 +190,8 @@ enum Decision {
 mod tests {
     use super::*;
 
-    /// What is above 2 KiB is copied at a price of its own. Fails when `run` takes `copies` by value, or a rare future is not
-    /// in a box.
+    /// What is above 2 KiB is copied at a price of its own. Fails when `run` takes `copies` by value, or a rare future
+    /// is not in a box.
     #[test]
     fn future_of_a_call_is_small() {
         struct Probe;

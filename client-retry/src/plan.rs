@@ -75,8 +75,8 @@ impl<'a> Plan<'a> {
         Self { limits, call, replayable, attempts: 1, polls: 0, waits: 0, refused: false }
     }
 
-    /// What follows an attempt that ended so. The circumstances are asked for where they matter. It decides and changes nothing, so it may be asked twice about one
-    /// attempt: about the head of a response, and about its body.
+    /// What follows an attempt that ended so. The circumstances are asked for where they matter. It decides and changes
+    /// nothing, so it may be asked twice about one attempt: about the head of a response, and about its body.
     pub(crate) fn step(&self, ending: Ending<'_>, circumstances: impl FnOnce() -> Circumstances) -> Step {
         let class = ending.class();
         if class == Class::Success {
