@@ -77,7 +77,8 @@
 //!
 //! - 3 attempts; 30 s for the call and 10 s for an attempt, by the monotonic clock. The deadline of a [`Propagation`]
 //!   ends the call earlier.
-//! - Waits are drawn from zero to 100 ms, doubled with each retry up to 5 s; ten times that after a 429 or 503.
+//! - Waits are drawn from zero to 100 ms, doubled with each retry up to 5 s; ten times that after a 429 or 503, and
+//!   after what took too long: no answer within the time of an attempt, a 408 or a 504.
 //! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or
 //!   the time that is left, the response is returned at once.
 //! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay
