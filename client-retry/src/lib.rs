@@ -87,9 +87,10 @@
 //!
 //! # In an outage
 //!
-//! A server that stalls has a queue afterwards, and a request whose client has given up still costs it the whole work. Retries can
-//! then keep it from ever catching up. `cargo test -p client-retry --lib storm -- --nocapture` simulates that: calls come at random
-//! moments, 70 or 85 % of the 1000 in a second that the server can do; it stalls for 5 s; a client waits for one answer for 1 s.
+//! A server that stalls has a queue afterwards, and a request whose client has given up still costs it the whole work.
+//! Retries can then keep it from ever catching up. `cargo test -p client-retry --lib storm -- --nocapture` simulates
+//! that: calls come at random moments, 70 or 85 % of the 1000 in a second that the server can do; it stalls for 5 s; a
+//! client waits for one answer for 1 s.
 //!
 //! | load | retries | requests for each call | peak | failed | recovery |
 //! |---|---|---|---|---|---|
@@ -108,11 +109,13 @@
 //! | 85 % | this crate, in ten clients, `cap(100)` | 1.00 | 1.33 | 56 % | 28.5 s |
 //! | 85 % | this crate, `unlimited()` | 2.80 | 3.58 | 90 % | none |
 //!
-//! *Peak* is the most that came within 100 ms, in proportion to the calls that come in 100 ms on average. *Recovery* is the time
-//! from the end of the stall until 99 of 100 calls succeed within twice the usual time, and none where that takes more than 40 s.
+//! *Peak* is the most that came within 100 ms, in proportion to the calls that come in 100 ms on average. *Recovery* is
+//! the time from the end of the stall until 99 of 100 calls succeed within twice the usual time on average, and none
+//! where that takes more than 40 s.
 //!
 //! The budget is each client's own. Where many processes call one origin, give each of them its part of the
-//! [`cap`](RetryBudget::cap), as the table shows for ten. Nothing here shortens the outage itself: while it lasts, calls fail.
+//! [`cap`](RetryBudget::cap), as the table shows for ten. Nothing here shortens the outage itself: while it
+//! lasts, calls fail.
 //!
 //! # What comes back
 //!

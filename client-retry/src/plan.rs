@@ -9,8 +9,7 @@
 //!   it is longer than the caller has time for, the outcome at hand is returned without any.
 //! - A wait that was asked for is followed by a jitter of the ordinary back-off, since everybody who got the
 //!   same answer would come back at the same moment.
-//! - What took too long is waited for as what was too much for the server is, by the back-off of those that are throttled:
-//!   whoever is too slow is asked too much, most often.
+//! - After what took too long the wait is that of a server that says it is asked too much: most often, a slow one is.
 //! - A wait that ends at the deadline or later does not begin.
 //!
 //! Neither the clock nor randomness is read here; both come in with each question.
@@ -156,6 +155,9 @@ fn is_overload(ending: Ending<'_>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod bounds;
 
 #[cfg(test)]
 mod tests {

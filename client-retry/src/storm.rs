@@ -1,19 +1,19 @@
-//! Retries do not keep a server down: an outage is simulated on the paused clock, and the defaults are held to how it goes without
-//! any retry.
+//! Retries do not keep a server down: an outage is simulated on the paused clock, and the defaults are held to how it
+//! goes without any retry.
 //!
-//! - Calls come at random moments and do not wait for each other: 700 or 850 in a second, to a [`server`] that can do 1000. It
-//!   stalls for 5 seconds. A client waits for an answer for one second at a time.
+//! - Calls come at random moments and do not wait for each other: 700 or 850 in a second, to a [`server`] that can do
+//!   1000. It stalls for 5 seconds. A client waits for an answer for one second at a time.
 //! - The calls and their moments are the same for each [`policy`], so what differs is the policy's doing.
-//! - Plan, back-off, budget and loop are those of this crate, driven through `reqwest_middleware`. Only the server is simulated,
-//!   and the network, which takes no time.
-//! - All that is random comes from one seed, so each run gives the same [table](crate#in-an-outage). The tests print it:
+//! - Plan, back-off, budget and loop are those of this crate, driven through `reqwest_middleware`. Only the server is
+//!   simulated, and the network, which takes no time.
+//! - All that is random comes from one seed, so each run gives the same [table](crate#in-an-outage). A test prints it:
 //!
 //! ```sh
 //! cargo test -p client-retry --lib storm -- --nocapture
 //! ```
 //!
-//! A budget is each client's own. Where ten of them share the calls, as processes do, the default pays for ten times as many
-//! retries at once, and misses the bars; a tenth of its cap keeps them.
+//! A budget is each client's own. Where ten of them share the calls, as processes do, the default pays for ten times as
+//! many retries at once, and misses the bars; a tenth of its cap keeps them.
 
 mod course;
 mod policy;
@@ -48,8 +48,8 @@ fn outage_brings_the_server_hardly_more_at_once_than_without_retries() {
     }
 }
 
-/// The same bars can be missed, and it is the budget that keeps them. Fails when `unlimited` has the cap and the prices of the
-/// default.
+/// The same bars can be missed, and it is the budget that keeps them. Fails when `unlimited` has the cap and the prices
+/// of the default.
 #[test]
 fn outage_without_a_budget_goes_on() {
     for rate in RATES {

@@ -28,8 +28,8 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Lets calls come at random moments, so many in a second, whatever becomes of those before them. The server stalls for
-    /// 5 seconds.
+    /// Lets calls come at random moments, so many in a second, whatever becomes of those before them. The server stalls
+    /// for 5 seconds.
     ///
     /// The same calls come at the same moments whatever the policy.
     pub(super) async fn of(policy: Policy, rate: u32) -> Self {
@@ -138,8 +138,8 @@ impl Window {
     }
 }
 
-/// Until the first second from the end of the stall in which 99 of 100 calls succeed, and take no more than twice the time that they took
-/// before the stall.
+/// From the end of the stall until the first second in which 99 of 100 calls succeed, and take no more than twice the
+/// time that they took before the stall.
 fn recovery(windows: &[Window]) -> Option<Duration> {
     let usual = Window::all(&windows[..window(STALL.start)]).mean();
     let after = &windows[window(STALL.end)..];

@@ -1,13 +1,13 @@
 //! A server that falls behind is late for everybody: one with a queue, whose work does not shrink when its clients
 //! lose patience.
 //!
-//! - [`WORKERS`] take requests in the order of their arrival, and each request keeps one for [`WORK`]: together 1000 in a
-//!   second.
+//! - [`WORKERS`] take requests in the order of their arrival, and each request keeps one for [`WORK`]: together 1000 in
+//!   a second.
 //! - While it is stalled, no work is done and the queue grows.
 //! - Nobody tells it that a client is gone, so a request that nobody waits for costs what any other does. This is what
 //!   makes retries harmful: each of them delays all that come after it.
 //!
-//! When a request is done follows from those before it, so it is known when it arrives, and nothing needs to run for it.
+//! When a request is done follows from those before it, so it is known when it arrives, and nothing runs for it.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
