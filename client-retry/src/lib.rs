@@ -162,6 +162,8 @@ mod limits;
 mod middleware;
 mod option;
 mod plan;
+#[cfg(test)]
+mod punctuality;
 mod redirect;
 mod report;
 #[cfg(test)]
