@@ -1,5 +1,5 @@
-//! A call is neither early nor late: whatever a server answers and whenever, no attempt is made earlier than it asked or
-//! after the call's time, and no call lasts longer.
+//! A call is neither early nor late: whatever a server answers and whenever, no attempt is made earlier than it asked
+//! or after the call's time, and no call lasts longer.
 //!
 //! The loop is the real one, on the paused clock. In the place of reqwest stands a script of answers. What is read from
 //! `Retry-After` is held to a reader of its own in [`idempotency_shared::requested_delay`]; here each form of it is one
@@ -137,8 +137,8 @@ async fn play(answers: Vec<Answer>, retry: IdempotentRetry, method: Method) -> P
 }
 
 proptest! {
-    /// Fails when `run` does not add what was asked to the moment of the answer, `attempt` does not ask what remains, or an
-    /// attempt is begun when the time is up.
+    /// Fails when `run` waits for half of the delay, `decide` does not pass on what was asked, `Clock::attempt` does not
+    /// ask for its end, or an attempt is begun when the time is up.
     #[test]
     fn no_attempt_is_earlier_than_asked_or_later_than_the_deadline(
         answers in answers(),

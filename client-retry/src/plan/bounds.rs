@@ -1,5 +1,5 @@
-//! A plan has an answer to every ending and keeps every limit, whatever it went through before: played against a count of
-//! the test's own.
+//! A plan has an answer to every ending and keeps every limit, whatever it went through before: played against a count
+//! of the test's own.
 
 use std::num::NonZeroU32;
 
@@ -131,8 +131,8 @@ proptest! {
             if !ending.is_retried(count.call) {
                 let is_success = step == Step::Stop(StopReason::Succeeded);
                 prop_assert_eq!(is_success, class == Class::Success);
-                let is_one = matches!(step, Step::Stop(StopReason::Succeeded | StopReason::Final | StopReason::NotSafe));
-                prop_assert!(is_one, "{:?} of {:?}", step, ended);
+                let Step::Stop(reason) = step else { panic!("{step:?} of {ended:?}") };
+                prop_assert!(matches!(reason, StopReason::Succeeded | StopReason::Final | StopReason::NotSafe));
                 continue;
             }
             if !replayable {

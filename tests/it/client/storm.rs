@@ -1,8 +1,8 @@
 //! A provider that is down is not asked oftener than its callers pay for, and is theirs again as soon as it is back.
 //!
-//! A thousand callers make a call each, all at once, then the next thousand calls follow. All share one connection, over
-//! HTTP/2: over HTTP/1.1 they would take more files than a process may have open on many machines. How a server fares that
-//! only falls behind is simulated in the client's own module `storm`.
+//! A thousand callers make a call each, all at once, then the next thousand calls follow. All share one connection,
+//! over HTTP/2: over HTTP/1.1 they would take more files than a process may have open on many machines. How a server
+//! fares that only falls behind is simulated in the client's own module `storm`.
 
 use std::cell::Cell;
 
