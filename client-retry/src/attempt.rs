@@ -23,6 +23,11 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// What there is of an attempt for which no time was left.
+    pub(crate) fn unsent() -> Self {
+        Self::Failure(TransportFailure::Unsent, Failed::NoTime)
+    }
+
     /// What there is of an attempt that may have taken too long.
     pub(crate) fn of(
         attempt: Result<Result<Response, Error>, Elapsed>,

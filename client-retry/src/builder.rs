@@ -59,8 +59,9 @@ impl Builder {
         self
     }
 
-    /// The waits after an answer that says that it is too much (429, 503), and not until when. The default is
-    /// [`Backoff::THROTTLED`]: up to 1 s before the first retry.
+    /// The waits after an answer that says that it is too much (429, 503), and not until when, and after an attempt
+    /// that took too long (no answer in time, 408, 504). The default is [`Backoff::THROTTLED`]: up to 1 s before the
+    /// first retry.
     pub fn throttled_backoff(mut self, backoff: Backoff) -> Self {
         self.limits.throttled_backoff = backoff;
         self

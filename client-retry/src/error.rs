@@ -206,6 +206,8 @@ pub(crate) enum Failed {
     Response(Attempt),
     /// It took longer than it may.
     Timeout(Duration),
+    /// There was no time for it.
+    NoTime,
     /// Its body ended early, which nothing reported.
     Short {
         /// How long the response said it is.
@@ -249,6 +251,7 @@ impl Display for Cause {
             }
             Failed::Response(attempt) => write!(f, "answered with {attempt}"),
             Failed::Timeout(limit) => write!(f, "no whole response within {limit:?}"),
+            Failed::NoTime => f.write_str("no time was left to send it"),
             Failed::Short { expected, received } => {
                 write!(f, "the response ended after {received} of {expected} bytes")
             }

@@ -15,7 +15,7 @@ pub(crate) struct Limits {
     pub(crate) max_polls: u32,
     /// The waits between attempts, and the jitter on top of waits that were asked for.
     pub(crate) backoff: Backoff,
-    /// The waits after an answer that says that it is too much, and not until when.
+    /// The waits after an answer that says that it is too much, and not until when, and after one that took too long.
     pub(crate) throttled_backoff: Backoff,
     /// From the call until its outcome.
     pub(crate) total: Duration,

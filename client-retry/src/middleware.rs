@@ -101,7 +101,10 @@ impl Settings {
             let time = clock.attempt(limit, now);
             let mut own = extensions.clone();
             let place = Place::of(&own);
-            let mut outcome = {
+            let mut outcome = if time.limit().is_zero() {
+                // A wait can end later than it should, and what is begun can be on the wire at once.
+                Outcome::unsent()
+            } else {
                 let mut attempt = pin!(current::around(place, next.clone().run(copies.next(), &mut own)));
                 let ended = timeout_at(time.end, attempt.as_mut()).await;
                 Outcome::of(ended, || current::was_redirected(attempt), time)
@@ -142,10 +145,12 @@ impl Settings {
                         Box::pin(body::discard(response, at)).await;
                     }
                     sleep_until(at).await;
-                    if let Some(withdrawal) = withdrawal {
+                    now = Instant::now();
+                    if let Some(withdrawal) = withdrawal
+                        && now < clock.end()
+                    {
                         withdrawal.spend();
                     }
-                    now = Instant::now();
                 }
             }
         }

@@ -9,13 +9,15 @@
 //!   it is longer than the caller has time for, the outcome at hand is returned without any.
 //! - A wait that was asked for is followed by a jitter of the ordinary back-off, since everybody who got the
 //!   same answer would come back at the same moment.
+//! - After what took too long the wait is that of a server that says it is asked too much: most often, a slow one is.
 //! - A wait that ends at the deadline or later does not begin.
 //!
 //! Neither the clock nor randomness is read here; both come in with each question.
 
 use std::time::Duration;
 
-use idempotency_shared::{Call, Class, Ending};
+use http::StatusCode;
+use idempotency_shared::{Call, Class, Ending, TransportFailure};
 
 use crate::StopReason;
 use crate::limits::Limits;
@@ -95,7 +97,7 @@ impl<'a> Plan<'a> {
             _ if self.attempts >= self.limits.max_attempts.get() => return Step::Stop(StopReason::AttemptsExhausted),
             _ => true,
         };
-        match self.delay(class, paid, circumstances()) {
+        match self.delay(ending, paid, circumstances()) {
             Ok(delay) => Step::Retry(Retry { delay, paid, class }),
             Err(reason) => Step::Stop(reason),
         }
@@ -114,17 +116,17 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn delay(&self, class: Class, paid: bool, circumstances: Circumstances) -> Result<Duration, StopReason> {
+    fn delay(&self, ending: Ending<'_>, paid: bool, circumstances: Circumstances) -> Result<Duration, StopReason> {
         let Circumstances { asked, remaining, random } = circumstances;
         if asked.is_some_and(|asked| asked > self.limits.max_retry_after || asked >= remaining) {
             return Err(StopReason::AskedTooLong);
         }
-        let jitter = match class {
+        let jitter = match ending.class() {
             Class::Refused if !paid && asked.is_none() => Duration::ZERO,
             // One caller waits for one run, so its waits need not grow where the server says how long they are.
             Class::InProgress if asked.is_some() => self.limits.backoff.delay(0, random),
             Class::InProgress => self.limits.backoff.delay(self.polls, random),
-            Class::Throttled if asked.is_none() => self.limits.throttled_backoff.delay(self.waits, random),
+            _ if asked.is_none() && is_overload(ending) => self.limits.throttled_backoff.delay(self.waits, random),
             _ => self.limits.backoff.delay(self.waits, random),
         };
         let delay = asked.unwrap_or_default().saturating_add(jitter);
@@ -141,13 +143,29 @@ fn reason_for_none(class: Class) -> StopReason {
     }
 }
 
+/// Whether the server is asked too much, by what it says or by how slow it is.
+fn is_overload(ending: Ending<'_>) -> bool {
+    match (ending.class(), ending) {
+        (Class::Throttled, _) => true,
+        (Class::Ambiguous, Ending::Failure(failure)) => failure == TransportFailure::Timeout,
+        // What waits for a handler, or for the server behind a proxy, says so in the one way or in the other.
+        (Class::Ambiguous, Ending::Response { status, .. }) => {
+            matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod bounds;
+
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
 
     use http::header::RETRY_AFTER;
-    use http::{HeaderMap, HeaderValue, Method, StatusCode};
-    use idempotency_shared::{IDEMPOTENCY_PROBLEM, TransportFailure};
+    use http::{HeaderMap, HeaderValue, Method};
+    use idempotency_shared::IDEMPOTENCY_PROBLEM;
 
     use super::*;
 
@@ -204,16 +222,18 @@ mod tests {
         assert_eq!(delays, [50, 100, 200, 400].map(Duration::from_millis));
     }
 
-    /// Fails when `delay` draws from the ordinary back-off.
+    /// Fails when `delay` draws from the ordinary back-off, or `is_overload` takes nothing for one that is slow.
     #[test]
-    fn throttled_call_waits_ten_times_as_long() {
-        let none = HeaderMap::new();
-        for status in [429, 503] {
-            let limits = Limits::default();
-            let (delays, reason) = played(&mut keyed(&limits), answer(status, &none), QUIET);
-            assert_eq!(delays, [500, 1000].map(Duration::from_millis), "{status}");
+    fn throttled_call_waits_ten_times_as_long_and_so_does_a_late_one() {
+        let (limits, none) = (Limits::default(), HeaderMap::new());
+        let late = Ending::Failure(TransportFailure::Timeout);
+        for ending in [429, 503, 408, 504].map(|status| answer(status, &none)).into_iter().chain([late]) {
+            let (delays, reason) = played(&mut keyed(&limits), ending, QUIET);
+            assert_eq!(delays, [500, 1000].map(Duration::from_millis), "{ending:?}");
             assert_eq!(reason, StopReason::AttemptsExhausted);
         }
+        let bad_gateway = played(&mut keyed(&limits), answer(502, &none), QUIET);
+        assert_eq!(bad_gateway.0, [50, 100].map(Duration::from_millis));
     }
 
     /// Fails when `delay` leaves out the wait that was asked for, or the jitter.

@@ -27,6 +27,9 @@ impl RetryBudget {
     }
 
     /// The balance that an origin begins with and never exceeds, in tokens.
+    ///
+    /// It is what all callers of one client can spend at once. Many clients of one origin have as many balances: give
+    /// each its part of the default (see [In an outage](crate#in-an-outage)).
     pub const fn cap(mut self, tokens: u32) -> Self {
         self.cap = tokens as u64 * TOKEN;
         self

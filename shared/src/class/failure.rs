@@ -23,7 +23,7 @@ pub enum TransportFailure {
     Connect,
     /// The peer speaks TLS in a way that was not accepted: above all, its certificate.
     Certificate,
-    /// The connection was there and ended before any of the request was written.
+    /// None of the request was written: its connection ended before, or its time had.
     Unsent,
     /// The peer refused the stream before it processed any of it (RFC 9113, section 8.7).
     RefusedStream,
@@ -122,7 +122,7 @@ impl Display for TransportFailure {
             Self::ConnectTimeout => "the connection took too long",
             Self::Connect => "the connection failed",
             Self::Certificate => "the certificate of the server was not accepted",
-            Self::Unsent => "the connection closed before the request was sent",
+            Self::Unsent => "none of the request was sent",
             Self::RefusedStream => "the server refused the stream",
             Self::GoAway => "the server closed the connection before it processed the request",
             Self::Timeout => "the response took too long",

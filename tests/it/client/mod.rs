@@ -13,6 +13,7 @@ mod keys;
 mod lost;
 mod redirects;
 mod running;
+mod storm;
 mod unsent;
 mod waits;
 
