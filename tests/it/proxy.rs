@@ -1,12 +1,15 @@
 //! The proxy that tests stand on: what it counts, and that each of its faults is the one that it says.
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use idempotency_tests::proxy::{Proxy, Request};
 use idempotency_tests::redis::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, cmd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// A server behind its proxy.
@@ -132,6 +135,34 @@ async fn a_dropped_reply_is_of_a_request_that_happened_once() {
     dropped.struck().await;
     assert_eq!(behind.count().await, Some(1));
     assert_eq!(increment(behind.connect().await).await.unwrap(), 2);
+}
+
+/// Fails when `carry` takes `Parting::Reset` for `Parting::Close`, when `requests` sends on what it refuses, and when
+/// `replies` takes `Kind::Reset` or `Kind::Halve` for `Kind::Drop`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_reset_before_its_request_or_after_it_or_ends_in_mid_reply() {
+    let behind = Behind::start().await;
+    let increment = async || {
+        let mut connection = TcpStream::connect(behind.proxy.address()).await.unwrap();
+        connection.write_all(b"INCR k\r\n").await.unwrap();
+        let mut said = Vec::new();
+        let ended = connection.read_to_end(&mut said).await;
+        (ended.map(drop).map_err(|error| error.kind()), said)
+    };
+    let refused = behind.proxy.reset_request(Request::With("INCR"));
+    assert_eq!(increment().await, (Err(ErrorKind::ConnectionReset), Vec::new()));
+    refused.struck().await;
+    assert_eq!(behind.count().await, None);
+
+    let reset = behind.proxy.reset_reply(Request::With("INCR"));
+    assert_eq!(increment().await, (Err(ErrorKind::ConnectionReset), Vec::new()));
+    reset.struck().await;
+    assert_eq!(behind.count().await, Some(1));
+
+    let halved = behind.proxy.halve_reply(Request::With("INCR"));
+    assert_eq!(increment().await, (Ok(()), b":2".to_vec()));
+    halved.struck().await;
+    assert_eq!(behind.count().await, Some(2));
 }
 
 /// Fails when `replies` takes `Kind::Silence` for `Kind::Drop`, and when `requests` sends on what comes after the silence.
