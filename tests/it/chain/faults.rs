@@ -1,5 +1,6 @@
 //! The provider fails, in every way that it can, between it and the shop.
 
+use std::iter::repeat_n;
 use std::time::Duration;
 
 use h2::Reason;
@@ -17,6 +18,23 @@ use crate::client::lost::losses;
 async fn whatever_the_provider_fails_with_each_order_is_made_and_charged_once() {
     let folder = tempfile::tempdir().unwrap();
     strike(|name| sqlite(&folder, name)).await;
+}
+
+/// E1, for longer than one run asks. Fails when `Shared::propagation` makes the attempt part of the scope.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_gives_up_is_followed_by_one_that_asks_under_the_same_key() {
+    let folder = tempfile::tempdir().unwrap();
+    for version in Version::BOTH {
+        let premises = Premises::new(sqlite(&folder, &format!("{version:?}")), version).await;
+        let _shop = premises.open(&[]).await;
+        premises.provider.script(repeat_n(Fault::committed(Ending::Close), 12));
+        let caller = Caller::new(version, ATTEMPT);
+        let ordered = caller.order(premises.address).await.unwrap();
+        assert_eq!(ordered.status, 201, "{version:?}: {}", ordered.report);
+        assert!(ordered.report.attempts().len() > 2, "{version:?}: no run has given up: {}", ordered.report);
+        assert_eq!(caller.orders(premises.address).await, "1", "{version:?}");
+        premises.assert_charged(1, &format!("{version:?}"));
+    }
 }
 
 /// Orders once for each fault, over both versions of HTTP at once.

@@ -11,7 +11,7 @@ async fn whatever_the_provider_fails_with_each_order_is_made_and_charged_once() 
     faults::strike(|_| url.clone()).await;
 }
 
-/// E2. Fails when `COMPLETE_IN` writes no response.
+/// E2. Fails when `COMPLETE_IN` leaves the state as it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_lost_before_the_service_each_order_is_made_and_charged_once() {
     let url = shared().await.create_database("chain_network").await;

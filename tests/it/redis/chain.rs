@@ -11,7 +11,7 @@ async fn whatever_the_provider_fails_with_each_order_is_made_and_charged_once() 
     faults::strike(|_| url.clone()).await;
 }
 
-/// E2. Fails when `end.lua` writes no response.
+/// E2. Fails when `met` takes a record for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_is_lost_before_the_service_each_order_is_made_and_charged_once() {
     let url = shared().await.url();
@@ -25,7 +25,7 @@ async fn wherever_the_service_is_killed_each_order_is_made_and_charged_once() {
     kills::kill(|_| url.clone()).await;
 }
 
-/// E4. Fails when `claim.lua` takes over a lease that has not lapsed.
+/// E4. Fails when `record_id` leaves out the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_attempts_at_once_under_one_key_are_one_order_and_another_key_is_another() {
     let url = shared().await.url();
