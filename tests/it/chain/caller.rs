@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::premises::PRICE;
 use crate::client::bare;
 
-/// An account that nobody else has, with a client.
+/// An account with a client.
 pub(crate) struct Caller {
     account: String,
     version: Version,
@@ -35,15 +35,19 @@ pub(crate) struct Ordered {
 }
 
 impl Caller {
-    /// One that waits so long for each attempt, and persists.
-    pub(crate) fn new(version: Version, attempt: Duration) -> Self {
-        static ACCOUNTS: AtomicU32 = AtomicU32::new(0);
-        Self::of(format!("account-{}", ACCOUNTS.fetch_add(1, Ordering::SeqCst)), version, attempt)
+    /// One that waits for each of its attempts longer than any run here lasts.
+    pub(crate) fn new(version: Version) -> Self {
+        Self::of(account(), version, PATIENCE)
     }
 
-    /// Another one of the same account.
-    pub(crate) fn beside(&self, attempt: Duration) -> Self {
-        Self::of(self.account.clone(), self.version, attempt)
+    /// One that waits so short that silence costs a test little.
+    pub(crate) fn impatient(version: Version) -> Self {
+        Self::of(account(), version, Duration::from_millis(700))
+    }
+
+    /// Another client of the same account, a patient one.
+    pub(crate) fn beside(&self) -> Self {
+        Self::of(self.account.clone(), self.version, PATIENCE)
     }
 
     fn of(account: String, version: Version, attempt: Duration) -> Self {
@@ -54,6 +58,7 @@ impl Caller {
             .backoff(backoff)
             .throttled_backoff(backoff)
             .attempt_timeout(attempt)
+            .total_timeout(3 * PATIENCE)
             .budget(RetryBudget::unlimited())
             .build()
             .unwrap();
@@ -105,6 +110,12 @@ impl Caller {
     }
 }
 
+/// One that nobody else has.
+fn account() -> String {
+    static ACCOUNTS: AtomicU32 = AtomicU32::new(0);
+    format!("account-{}", ACCOUNTS.fetch_add(1, Ordering::SeqCst))
+}
+
 fn orders(shop: SocketAddr) -> String {
     format!("http://{shop}/orders")
 }
@@ -141,5 +152,5 @@ impl Drop for Counts<'_> {
     }
 }
 
-/// Many attempts long.
+/// Many orders long.
 const PATIENCE: Duration = Duration::from_secs(20);

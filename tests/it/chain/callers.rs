@@ -1,7 +1,5 @@
 //! Whose key it is decides what is the same order, and whether the provider honours keys decides what a kill may do.
 
-use std::time::Duration;
-
 use client_retry::{Class, IdempotencyKey};
 use idempotency_tests::failpoint::Point;
 use idempotency_tests::shop::DELIVERY;
@@ -9,7 +7,7 @@ use idempotency_tests::wire::Version;
 
 use super::caller::Caller;
 use super::premises::{PRICE, Premises};
-use super::sqlite;
+use super::{EVERYONE, sqlite};
 
 /// E4. Fails when `machine::claim` takes over a lease that has not lapsed, or `record_id` leaves out the key.
 #[tokio::test(flavor = "multi_thread")]
@@ -24,7 +22,7 @@ pub(crate) async fn order_at_once(store: impl Fn(&str) -> String) {
         let premises = Premises::new(store(&format!("{version:?}")), version).await;
         let _shop = premises.open(&[]).await;
         let gate = premises.provider.holds();
-        let (caller, key) = (Caller::new(version, ATTEMPT), IdempotencyKey::random());
+        let (caller, key) = (Caller::new(version), IdempotencyKey::random());
         let first = caller.order_under(key.clone(), premises.address);
         gate.entered().await;
         let second = caller.order_under(key, premises.address);
@@ -51,7 +49,7 @@ async fn provider_that_ignores_keys_charges_again_for_a_run_that_was_killed() {
     let premises = Premises::new(sqlite(&folder, "shop"), Version::Http1).await;
     premises.provider.ignores_keys();
     let mut doomed = premises.open(&["--lease", "1000", "--failpoint", &Point::Charged.name()]).await;
-    let caller = Caller::new(Version::Http1, ATTEMPT);
+    let caller = Caller::new(Version::Http1);
     let ordering = caller.order(premises.address);
     doomed.line_after("failpoint ").await;
     doomed.kill().await;
@@ -63,7 +61,3 @@ async fn provider_that_ignores_keys_charges_again_for_a_run_that_was_killed() {
     assert_eq!(amounts, [PRICE, DELIVERY, PRICE, DELIVERY]);
     assert!(ledger[..2] == ledger[2..], "the second run asks under the keys of the first");
 }
-
-const EVERYONE: usize = 1000;
-/// Longer than any run here lasts.
-const ATTEMPT: Duration = Duration::from_secs(10);

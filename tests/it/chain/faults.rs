@@ -1,8 +1,8 @@
 //! The provider fails, in every way that it can, between it and the shop.
 
 use std::iter::repeat_n;
-use std::time::Duration;
 
+use futures_util::future::join_all;
 use h2::Reason;
 use idempotency_tests::provider::{Answer, Ending, Fault};
 use idempotency_tests::wire::Version;
@@ -28,7 +28,7 @@ async fn run_that_gives_up_is_followed_by_one_that_asks_under_the_same_key() {
         let premises = Premises::new(sqlite(&folder, &format!("{version:?}")), version).await;
         let _shop = premises.open(&[]).await;
         premises.provider.script(repeat_n(Fault::committed(Ending::Close), 12));
-        let caller = Caller::new(version, ATTEMPT);
+        let caller = Caller::new(version);
         let ordered = caller.order(premises.address).await.unwrap();
         assert_eq!(ordered.status, 201, "{version:?}: {}", ordered.report);
         assert!(ordered.report.attempts().len() > 2, "{version:?}: no run has given up: {}", ordered.report);
@@ -39,8 +39,7 @@ async fn run_that_gives_up_is_followed_by_one_that_asks_under_the_same_key() {
 
 /// Orders once for each fault, over both versions of HTTP at once.
 pub(crate) async fn strike(store: impl Fn(&str) -> String) {
-    let [one, two] = Version::BOTH;
-    tokio::join!(strike_over(one, store("one")), strike_over(two, store("two")));
+    join_all(Version::BOTH.map(|version| strike_over(version, store(&format!("{version:?}"))))).await;
 }
 
 async fn strike_over(version: Version, store: String) {
@@ -53,7 +52,7 @@ async fn strike_over(version: Version, store: String) {
         let seen_before = seen();
         // The price is asked for again before the delivery is.
         provider.script([Some(fault.clone()), None, Some(fault)]);
-        let caller = Caller::new(Version::Http1, ATTEMPT);
+        let caller = Caller::new(Version::Http1);
         let ordered = caller.order(premises.address).await.unwrap();
         assert_eq!(ordered.status, 201, "{case}: {}", ordered.report);
         assert_eq!(caller.orders(premises.address).await, "1", "{case}");
@@ -85,6 +84,3 @@ fn faults(version: Version) -> Vec<Fault> {
     faults.extend(after.into_iter().map(Fault::committed));
     faults
 }
-
-/// Longer than any run here lasts.
-const ATTEMPT: Duration = Duration::from_secs(10);

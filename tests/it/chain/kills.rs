@@ -1,7 +1,6 @@
 //! The shop is killed (SIGKILL) and started again, with nothing but its store, while the caller goes on asking.
 
 use std::iter::{once, repeat_n};
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use idempotency_tests::failpoint::Point;
@@ -12,7 +11,7 @@ use idempotency_tests::wire::Version;
 
 use super::caller::Caller;
 use super::premises::Premises;
-use super::sqlite;
+use super::{EVERYONE, sqlite};
 use crate::request::again_until;
 
 /// E3. Fails when `machine::claim` never takes over a lease that has lapsed, `Shared::propagation` makes the attempt part of
@@ -97,7 +96,7 @@ async fn kill_at(moment: Moment, version: Version, store: String) {
     let provider = &premises.provider;
     let gate = moment.arm(provider);
     let mut doomed = moment.open(&premises).await;
-    let caller = Caller::new(version, ATTEMPT);
+    let caller = Caller::new(version);
     let ordering = caller.order(premises.address);
     moment.come(&mut doomed, provider, &gate).await;
     doomed.kill().await;
@@ -115,7 +114,4 @@ async fn kill_at(moment: Moment, version: Version, store: String) {
 
 /// Short enough to wait for, long enough for a process to live with.
 const LEASE: &[&str] = &["--lease", "1000"];
-/// Longer than any run here lasts.
-const ATTEMPT: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 6;
-const EVERYONE: usize = 1000;

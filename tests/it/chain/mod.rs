@@ -17,6 +17,9 @@ mod premises;
 
 use tempfile::TempDir;
 
+/// Whoever is at a gate, or comes to it later.
+const EVERYONE: usize = 1000;
+
 /// A file in a folder of the test's.
 fn sqlite(folder: &TempDir, name: &str) -> String {
     format!("sqlite:{}", folder.path().join(name).display())

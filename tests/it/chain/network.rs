@@ -1,15 +1,14 @@
 //! What is between the caller and the shop fails: before the run, while it goes on, and after it.
 
-use std::time::Duration;
-
 use client_retry::IdempotencyKey;
+use futures_util::future::join_all;
 use idempotency_tests::provider::Provider;
 use idempotency_tests::proxy::{Proxy, Request};
 use idempotency_tests::wire::Version;
 
 use super::caller::{Caller, Ordered};
 use super::premises::Premises;
-use super::sqlite;
+use super::{EVERYONE, sqlite};
 
 /// E2. Fails when `machine::claim` runs what is recorded, and when `Run::drive` ends with its client.
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +91,7 @@ impl Break {
             Self::Late => {
                 let held = proxy.hold_request(its);
                 let key = IdempotencyKey::random();
-                let ordering = caller.beside(PATIENCE).order_under(key.clone(), shop);
+                let ordering = caller.beside().order_under(key.clone(), shop);
                 held.struck().await;
                 let answered = caller.order_under(key, shop).await.unwrap();
                 held.release().await;
@@ -138,8 +137,7 @@ impl Break {
 
 /// Orders once for each break, over both versions of HTTP at once.
 pub(crate) async fn strike(store: impl Fn(&str) -> String) {
-    let [one, two] = Version::BOTH;
-    tokio::join!(strike_over(one, store("one")), strike_over(two, store("two")));
+    join_all(Version::BOTH.map(|version| strike_over(version, store(&format!("{version:?}"))))).await;
 }
 
 async fn strike_over(version: Version, store: String) {
@@ -148,7 +146,7 @@ async fn strike_over(version: Version, store: String) {
     let proxy = Proxy::start(premises.address).await;
     for (before, broken) in Break::ALL.into_iter().enumerate() {
         let case = format!("{version:?} {broken:?}");
-        let caller = Caller::new(version, ATTEMPT);
+        let caller = Caller::impatient(version);
         // HTTP/2 says more than the answer on a connection that is new.
         assert_eq!(caller.orders(proxy.address()).await, "0", "{case}");
         let ordered = broken.order(&caller, &proxy, &premises.provider).await;
@@ -162,9 +160,3 @@ async fn strike_over(version: Version, store: String) {
         premises.assert_charged(before + 1, &case);
     }
 }
-
-const EVERYONE: usize = 1000;
-/// Many orders long.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Short enough for silence to be waited for.
-const ATTEMPT: Duration = Duration::from_millis(700);

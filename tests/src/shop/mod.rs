@@ -86,11 +86,9 @@ async fn order<B: Books>(
     State(shop): State<Shop<B>>,
     operation: Operation,
     run: Propagation,
-    headers: HeaderMap,
     Json(order): Json<Order>,
 ) -> Response {
-    let account = account(&headers).unwrap_or_default();
-    match shop.order(&operation, &run, account, &order).await {
+    match shop.order(&operation, &run, &order).await {
         Ok(receipt) => (StatusCode::CREATED, Json(receipt)).into_response(),
         Err(failure) => match failure.downcast::<TransactionError>() {
             Ok(refused) => refused.into_response(),
@@ -103,18 +101,12 @@ async fn order<B: Books>(
 }
 
 impl<B: Books> Shop<B> {
-    async fn order(
-        &self,
-        operation: &Operation,
-        run: &Propagation,
-        account: &str,
-        order: &Order,
-    ) -> Result<Value, Failure> {
+    async fn order(&self, operation: &Operation, run: &Propagation, order: &Order) -> Result<Value, Failure> {
         self.failpoint.pass(Point::Handler).await;
         let price = self.till.price(run, order).await?;
         let delivery = self.till.delivery().await?;
         self.failpoint.pass(Point::Charged).await;
-        self.books.write(&self.store, operation, account, order).await?;
+        self.books.write(&self.store, operation, run.principal().unwrap_or_default(), order).await?;
         Ok(json!({ "attempt": operation.attempt(), "price": price, "delivery": delivery }))
     }
 }
