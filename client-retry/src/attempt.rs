@@ -1,17 +1,16 @@
-//! One attempt sends one request and waits for what becomes of it, and no longer than it may: an
-//! [`Outcome`] is what there is then.
+//! One attempt ends in one of many ways: an [`Outcome`] is what there is of it then, and what the decisions need to
+//! know of that.
 
 use std::time::{Duration, SystemTime};
 
-use http::{Extensions, Method};
+use http::Method;
 use idempotency_shared::{Ending, TransportFailure, requested_delay};
-use reqwest::{Request, Response};
-use reqwest_middleware::{Error, Next};
-use tokio::time::timeout_at;
+use reqwest::Response;
+use reqwest_middleware::Error;
+use tokio::time::error::Elapsed;
 
 use crate::body::{self, Unread};
 use crate::clock::Time;
-use crate::current;
 use crate::error::Failed;
 
 /// What an attempt has come to.
@@ -24,34 +23,44 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Sends a request, and waits for the head of its response.
-    pub(crate) async fn of(request: Request, extensions: &mut Extensions, next: Next<'_>, time: Time) -> Self {
-        current::begin_attempt(extensions);
-        match timeout_at(time.end, next.run(request, extensions)).await {
+    /// What there is of an attempt that may have taken too long.
+    pub(crate) fn of(
+        attempt: Result<Result<Response, Error>, Elapsed>,
+        redirected: impl FnOnce() -> bool,
+        time: Time,
+    ) -> Self {
+        match attempt {
             Ok(Ok(response)) => Self::Response(response),
-            Ok(Err(error)) => Self::failed(error),
+            Ok(Err(error)) => Self::failed(error, redirected()),
             Err(_) => Self::late(time),
         }
     }
 
-    /// Reads the body where its length is known and small, so that the outcome is known to be whole.
-    pub(crate) async fn whole(self, method: &Method, max_buffered: usize, time: Time) -> Self {
+    /// How much there is to read before the outcome is known to be whole; `None` where there is nothing, or what there
+    /// is streams.
+    pub(crate) fn unread(&self, method: &Method, max_buffered: usize) -> Option<u64> {
+        match self {
+            Self::Response(response) => {
+                body::length(response, method).filter(|length| (1..=max_buffered as u64).contains(length))
+            }
+            Self::Failure(..) => None,
+        }
+    }
+
+    /// Reads the body, which is so long.
+    pub(crate) async fn read(self, length: u64, time: Time) -> Self {
         let response = match self {
             Self::Response(response) => response,
             failure => return failure,
         };
-        match body::length(&response, method) {
-            Some(length) if length > 0 && length <= max_buffered as u64 => {
-                match body::read(response, length, time.end).await {
-                    Ok(response) => Self::Response(response),
-                    Err(Unread::Late) => Self::late(time),
-                    Err(Unread::Failed(error)) => Self::failed(error.into()),
-                    Err(Unread::Short { expected, received }) => {
-                        Self::Failure(TransportFailure::TruncatedBody, Failed::Short { expected, received })
-                    }
-                }
+        match body::read(response, length, time.end).await {
+            Ok(response) => Self::Response(response),
+            Err(Unread::Late) => Self::late(time),
+            // Whoever has answered was sent the request, redirected or not.
+            Err(Unread::Failed(error)) => Self::failed(error.into(), false),
+            Err(Unread::Short { expected, received }) => {
+                Self::Failure(TransportFailure::TruncatedBody, Failed::Short { expected, received })
             }
-            _ => Self::Response(response),
         }
     }
 
@@ -72,18 +81,18 @@ impl Outcome {
         }
     }
 
-    fn failed(error: Error) -> Self {
+    fn failed(error: Error, redirected: bool) -> Self {
         let failure = match &error {
             Error::Reqwest(error) => TransportFailure::of(error),
             // Another middleware can fail before the request is sent, or after the response is there.
             Error::Middleware(_) => TransportFailure::Other,
         };
-        let failure = if current::was_redirected() { failure.after_redirect() } else { failure };
+        let failure = if redirected { failure.after_redirect() } else { failure };
         Self::Failure(failure, Failed::Error(error))
     }
 
     fn late(time: Time) -> Self {
-        Self::Failure(TransportFailure::Timeout, Failed::Timeout(time.limit))
+        Self::Failure(TransportFailure::Timeout, Failed::Timeout(time.limit()))
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{error, io};
 
@@ -32,7 +32,7 @@ pub(crate) fn length(response: &Response, method: &Method) -> Option<u64> {
 
 /// Reads the whole body, which has the expected length, until `end` at the latest, and puts it back.
 pub(crate) async fn read(mut response: Response, expected: u64, end: Instant) -> Result<Response, Unread> {
-    let body = match timeout_at(end, collect(&mut response)).await {
+    let body = match timeout_at(end, collect(&mut response, expected)).await {
         Err(_) => return Err(Unread::Late),
         Ok(Err(error)) => return Err(Unread::Failed(error)),
         Ok(Ok(body)) => body,
@@ -78,14 +78,12 @@ pub(crate) fn bound(response: Response, end: Instant) -> Response {
     replace(response, |body| Body::wrap(Bounded { body, end: sleep_until(end) }))
 }
 
-async fn collect(response: &mut Response) -> reqwest::Result<Bytes> {
-    let Some(first) = response.chunk().await? else {
-        return Ok(Bytes::new());
-    };
+async fn collect(response: &mut Response, expected: u64) -> reqwest::Result<Bytes> {
+    let first = response.chunk().await?.unwrap_or_default();
     let Some(second) = response.chunk().await? else {
         return Ok(first);
     };
-    let mut whole = BytesMut::with_capacity(first.len() + second.len());
+    let mut whole = BytesMut::with_capacity(usize::try_from(expected).unwrap_or_default());
     whole.extend_from_slice(&first);
     whole.extend_from_slice(&second);
     while let Some(chunk) = response.chunk().await? {
@@ -121,12 +119,14 @@ impl http_body::Body for Bounded {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = self.project();
-        if let Poll::Ready(frame) = this.body.poll_frame(cx) {
-            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        // First, or a body that always has more would never end.
+        if this.end.poll(cx).is_ready() {
+            // reqwest takes this kind of error for a timeout.
+            return Poll::Ready(Some(Err(
+                io::Error::new(io::ErrorKind::TimedOut, "the time for the call is up").into()
+            )));
         }
-        ready!(this.end.poll(cx));
-        // reqwest takes this kind of error for a timeout.
-        Poll::Ready(Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the time for the call is up").into())))
+        this.body.poll_frame(cx).map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {

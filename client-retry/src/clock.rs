@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use http::Extensions;
 use idempotency_shared::Propagation;
 use tokio::time::Instant;
 
@@ -18,38 +17,41 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// Begins now.
-    pub(crate) fn new(total: Duration, extensions: &Extensions) -> Self {
-        let began = Instant::now();
-        let end = began.checked_add(total).unwrap_or(began + FAR);
-        let propagation = extensions.get::<Propagation>().cloned().or_else(Propagation::current);
-        let deadline = propagation.and_then(|propagation| propagation.deadline());
-        Self { began, end: deadline.map_or(end, |deadline| end.min(Instant::from_std(deadline))) }
+    pub(crate) fn new(total: Duration, propagation: Option<&Propagation>, now: Instant) -> Self {
+        let end = now.checked_add(total).unwrap_or(now + FAR);
+        let deadline = propagation.and_then(Propagation::deadline);
+        Self { began: now, end: deadline.map_or(end, |deadline| end.min(Instant::from_std(deadline))) }
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.began
     }
 
     pub(crate) fn end(&self) -> Instant {
         self.end
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    pub(crate) fn remaining(&self) -> Duration {
-        self.end.saturating_duration_since(Instant::now())
+    pub(crate) fn remaining(&self, now: Instant) -> Duration {
+        self.end.saturating_duration_since(now)
     }
 
     /// The time of an attempt that begins now and may take as long as `limit`.
-    pub(crate) fn attempt(&self, limit: Duration) -> Time {
-        let limit = limit.min(self.remaining());
-        Time { limit, end: Instant::now() + limit }
+    pub(crate) fn attempt(&self, limit: Duration, now: Instant) -> Time {
+        Time { began: now, end: now.checked_add(limit).map_or(self.end, |end| end.min(self.end)) }
     }
 }
 
 /// The time of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
-    pub(crate) limit: Duration,
+    began: Instant,
     pub(crate) end: Instant,
+}
+
+impl Time {
+    pub(crate) fn limit(&self) -> Duration {
+        self.end.saturating_duration_since(self.began)
+    }
 }
 
 /// For how long at most anything is waited for, in the place of what no clock can express: 30 years.

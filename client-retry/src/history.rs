@@ -46,7 +46,7 @@ impl History {
     }
 
     /// Tells that another attempt follows, in words that may stand in a log.
-    pub(crate) fn trace(&self, copies: &Copies, delay: Duration) {
+    pub(crate) fn trace(&self, copies: &Copies<'_>, delay: Duration) {
         tracing::debug!(
             method = %copies.method(),
             host = copies.url().host_str(),
@@ -58,18 +58,22 @@ impl History {
         );
     }
 
-    /// The call has ended.
-    pub(crate) fn report(self, stop: StopReason, elapsed: Duration) -> RetryReport {
-        self.report.stopped(stop, elapsed)
+    /// The call has ended, for this reason and after this time.
+    pub(crate) fn stop(&mut self, reason: StopReason, elapsed: Duration) {
+        self.report.stop_with(reason, elapsed);
+    }
+
+    pub(crate) fn into_report(self) -> RetryReport {
+        self.report
     }
 
     /// The call has ended without a response.
-    pub(crate) fn error(self, copies: &Copies, failed: Failed, stop: StopReason, elapsed: Duration) -> Error {
+    pub(crate) fn into_error(self, copies: &Copies<'_>, failed: Failed) -> Error {
         let cause = match self.cause {
             Some(first) => Cause::later(self.report.attempts().len(), failed, first),
             None => Cause::first(failed),
         };
-        Error::no_response(copies.method(), copies.url(), self.report.stopped(stop, elapsed), cause)
+        Error::no_response(copies.method(), copies.url(), self.report, cause)
     }
 
     pub(crate) fn key(&self) -> Option<&IdempotencyKey> {

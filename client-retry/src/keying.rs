@@ -33,18 +33,28 @@ pub(crate) struct Keying {
 
 impl Keying {
     /// Writes the key of the call into its header; `None` where the call has none.
-    pub(crate) fn key(&self, request: &mut Request, extensions: &Extensions) -> Result<Option<IdempotencyKey>, Error> {
+    pub(crate) fn key(
+        &self,
+        request: &mut Request,
+        extensions: &Extensions,
+        propagation: Option<&Propagation>,
+    ) -> Result<Option<IdempotencyKey>, Error> {
         if extensions.get::<NoIdempotencyKey>().is_some() {
             return Ok(None);
         }
-        let Some(key) = self.choose(request, extensions)? else {
+        let Some(key) = self.choose(request, extensions, propagation)? else {
             return Ok(None);
         };
         request.headers_mut().insert(self.header.clone(), self.format.write(&key));
         Ok(Some(key))
     }
 
-    fn choose(&self, request: &Request, extensions: &Extensions) -> Result<Option<IdempotencyKey>, Error> {
+    fn choose(
+        &self,
+        request: &Request,
+        extensions: &Extensions,
+        propagation: Option<&Propagation>,
+    ) -> Result<Option<IdempotencyKey>, Error> {
         let written = IdempotencyKey::from_headers(request.headers(), &self.header, KeyLimit::default())
             .map_err(|error| Error::invalid_key(request, &self.header, error))?;
         match (written, extensions.get::<IdempotencyKey>()) {
@@ -61,11 +71,16 @@ impl Keying {
         if let Some(earlier) = extensions.get::<Earlier>().filter(|earlier| earlier.is_of(request)) {
             return Ok(Some(earlier.key.clone()));
         }
-        match extensions.get::<Propagation>().cloned().or_else(Propagation::current) {
-            Some(propagation) => derived(&propagation, request).map(Some),
+        match propagation {
+            Some(propagation) => derived(propagation, request).map(Some),
             None => Ok(Some(IdempotencyKey::random())),
         }
     }
+}
+
+/// The propagation of the request that a call is made for.
+pub(crate) fn propagation(extensions: &Extensions) -> Option<Propagation> {
+    extensions.get().cloned().or_else(Propagation::current)
 }
 
 impl Default for Keying {
@@ -94,7 +109,7 @@ pub(crate) struct Earlier {
 
 impl Earlier {
     /// Leaves the key to whoever sends the same request again with these extensions.
-    pub(crate) fn leave(key: &IdempotencyKey, copies: &Copies, extensions: &mut Extensions) {
+    pub(crate) fn leave(key: &IdempotencyKey, copies: &Copies<'_>, extensions: &mut Extensions) {
         if let Some(request) = copies.to_request() {
             extensions.insert(Self { key: key.clone(), request: Arc::new(request) });
         }
@@ -143,9 +158,13 @@ mod tests {
         Propagation::builder("order:create", key("parent")).build()
     }
 
+    fn keyed(request: &mut Request, extensions: &Extensions) -> Result<Option<IdempotencyKey>, Error> {
+        Keying::default().key(request, extensions, propagation(extensions).as_ref())
+    }
+
     /// What is in the header after a key was chosen.
     fn sent(mut request: Request, extensions: &Extensions) -> Vec<String> {
-        let chosen = Keying::default().key(&mut request, extensions).unwrap();
+        let chosen = keyed(&mut request, extensions).unwrap();
         let values = request.headers().get_all(IDEMPOTENCY_KEY).iter();
         let values: Vec<String> = values.map(|value| value.to_str().unwrap().to_owned()).collect();
         assert_eq!(chosen.map(|key| key.as_str().to_owned()).as_slice(), values);
@@ -153,7 +172,7 @@ mod tests {
     }
 
     fn refused(mut request: Request, extensions: &Extensions) -> Error {
-        Keying::default().key(&mut request, extensions).unwrap_err()
+        keyed(&mut request, extensions).unwrap_err()
     }
 
     /// Fails when `choose` asks in any other order.
@@ -203,7 +222,7 @@ mod tests {
     #[test]
     fn call_without_a_key_is_left_as_it_is() {
         let mut request = with_header(&[b"not, a key"]);
-        assert_eq!(Keying::default().key(&mut request, &extensions(NoIdempotencyKey)).unwrap(), None);
+        assert_eq!(keyed(&mut request, &extensions(NoIdempotencyKey)).unwrap(), None);
         assert_eq!(request.headers()[IDEMPOTENCY_KEY], "not, a key");
     }
 
@@ -262,8 +281,8 @@ mod tests {
         *first.body_mut() = Some(Body::from("a charge of 1050 EUR".to_owned()));
         let again = first.try_clone().unwrap();
         let mut extensions = extensions(run());
-        let key = Keying::default().key(&mut first, &extensions).unwrap().unwrap();
-        Earlier::leave(&key, &Copies::new(first), &mut extensions);
+        let key = keyed(&mut first, &extensions).unwrap().unwrap();
+        Earlier::leave(&key, &Copies::new(&mut first), &mut extensions);
         assert_eq!(sent(again, &extensions), [key.as_str()]);
 
         let mut equal = post();

@@ -5,21 +5,23 @@
 //!   there. Those of the last attempt are the caller's afterwards.
 //! - Nothing is spawned: whoever drops the call has ended it.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Extensions, StatusCode};
-use idempotency_shared::Call;
+use idempotency_shared::{Call, IdempotencyKey};
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::attempt::Outcome;
 use crate::budget::{Ledger, Withdrawal};
-use crate::clock::{Clock, Time};
+use crate::clock::Clock;
 use crate::copies::Copies;
+use crate::current::Place;
 use crate::history::History;
-use crate::keying::{Earlier, Keying};
+use crate::keying::{self, Earlier, Keying};
 use crate::limits::Limits;
 use crate::plan::{Circumstances, Plan, Retry, Step};
 use crate::{Builder, Error, NoRetry, StopReason, body, current, redirect};
@@ -64,85 +66,94 @@ impl Middleware for IdempotentRetry {
         if current::is_within_attempt(extensions) {
             return next.run(request, extensions).await;
         }
-        let Settings { limits, keying, .. } = &*self.settings;
-        if extensions.get::<NoRetry>().is_some() {
-            keying.key(&mut request, extensions).map_err(reqwest_middleware::Error::middleware)?;
-            return next.run(request, extensions).await;
-        }
-        let clock = Clock::new(limits.total, extensions);
-        if clock.remaining().is_zero() {
+        let propagation = keying::propagation(extensions);
+        let opted_out = extensions.get::<NoRetry>().is_some();
+        let now = Instant::now();
+        let clock = Clock::new(self.settings.limits.total, propagation.as_ref(), now);
+        if clock.end() <= now && !opted_out {
             return Err(reqwest_middleware::Error::middleware(Error::deadline_passed(&request)));
         }
-        let key = keying.key(&mut request, extensions).map_err(reqwest_middleware::Error::middleware)?;
-        let call = Call::new(request.method());
-        let call = if key.is_some() { call.keyed() } else { call };
-        let history = History::new(key);
-        current::around(self.settings.run(Copies::new(request), call, clock, history, extensions, next)).await
+        let key = self.settings.keying.key(&mut request, extensions, propagation.as_ref());
+        let key = key.map_err(reqwest_middleware::Error::middleware)?;
+        if opted_out {
+            return next.run(request, extensions).await;
+        }
+        self.settings.run(Copies::new(&mut request), key, clock, extensions, next).await
     }
 }
 
 impl Settings {
     async fn run(
         &self,
-        mut copies: Copies,
-        call: Call,
+        mut copies: Copies<'_>,
+        key: Option<IdempotencyKey>,
         clock: Clock,
-        mut history: History,
         extensions: &mut Extensions,
         next: Next<'_>,
     ) -> Result<Response> {
+        let call = Call::new(copies.method());
+        let call = if key.is_some() { call.keyed() } else { call };
         let mut plan = Plan::new(&self.limits, call, copies.are_many());
+        let mut history = History::new(key);
+        let mut now = clock.began();
         loop {
-            let request = copies.next();
-            let limit = request.timeout().copied().unwrap_or(self.limits.attempt);
-            let time = clock.attempt(limit);
+            let limit = copies.timeout().unwrap_or(self.limits.attempt);
+            let time = clock.attempt(limit, now);
             let mut own = extensions.clone();
-            let outcome = Outcome::of(request, &mut own, next.clone(), time).await;
-            let (outcome, decision) = self.decided(outcome, &plan, &copies, clock, time).await;
+            let place = Place::of(&own);
+            let mut outcome = {
+                let mut attempt = pin!(current::around(place, next.clone().run(copies.next(), &mut own)));
+                let ended = timeout_at(time.end, attempt.as_mut()).await;
+                Outcome::of(ended, || current::was_redirected(attempt), time)
+            };
+            now = Instant::now();
+            let mut decision = self.decide(&outcome, &plan, &copies, clock, now);
+            // What is returned is whole, or that it broke off is an outcome of its own.
+            if let Decision::Stop(_) = decision
+                && let Some(length) = outcome.unread(copies.method(), self.limits.max_buffered)
+            {
+                // In a box, since what few calls need makes the future of every call larger.
+                outcome = Box::pin(outcome.read(length, time)).await;
+                now = Instant::now();
+                decision = self.decide(&outcome, &plan, &copies, clock, now);
+            }
             history.record(outcome.ending());
             match decision {
                 Decision::Stop(reason) => {
                     *extensions = own;
-                    return self.finish(outcome, reason, &copies, clock, history, extensions);
+                    history.stop(reason, now.saturating_duration_since(clock.began()));
+                    if reason == StopReason::Succeeded {
+                        self.ledger.deposit(copies.url());
+                    } else if let Some(key) = history.key() {
+                        Earlier::leave(key, &copies, extensions);
+                    }
+                    return match outcome {
+                        Outcome::Response(response) => Ok(self.answer(response, &copies, clock, history)),
+                        Outcome::Failure(_, failed) => {
+                            Err(reqwest_middleware::Error::middleware(history.into_error(&copies, failed)))
+                        }
+                    };
                 }
                 Decision::Retry(retry, withdrawal) => {
-                    let at = Instant::now() + retry.delay;
+                    let at = now + retry.delay;
                     plan.retrying(outcome.ending(), retry);
                     history.trace(&copies, retry.delay);
                     if let Some(response) = history.retrying(outcome, retry.delay) {
-                        body::discard(response, at).await;
+                        Box::pin(body::discard(response, at)).await;
                     }
                     sleep_until(at).await;
                     if let Some(withdrawal) = withdrawal {
                         withdrawal.spend();
                     }
+                    now = Instant::now();
                 }
             }
         }
     }
 
-    /// An outcome that is to be returned is whole; that its body broke off is an outcome of its own.
-    async fn decided(
-        &self,
-        outcome: Outcome,
-        plan: &Plan<'_>,
-        copies: &Copies,
-        clock: Clock,
-        time: Time,
-    ) -> (Outcome, Decision) {
-        match self.decide(&outcome, plan, copies, clock) {
-            Decision::Stop(_) => {
-                let outcome = outcome.whole(copies.method(), self.limits.max_buffered, time).await;
-                let decision = self.decide(&outcome, plan, copies, clock);
-                (outcome, decision)
-            }
-            decision => (outcome, decision),
-        }
-    }
-
-    fn decide(&self, outcome: &Outcome, plan: &Plan<'_>, copies: &Copies, clock: Clock) -> Decision {
+    fn decide(&self, outcome: &Outcome, plan: &Plan<'_>, copies: &Copies<'_>, clock: Clock, now: Instant) -> Decision {
         let circumstances =
-            Circumstances { asked: outcome.asked(), remaining: clock.remaining(), random: fastrand::u64(..) };
+            || Circumstances { asked: outcome.asked(), remaining: clock.remaining(now), random: fastrand::u64(..) };
         match plan.step(outcome.ending(), circumstances) {
             Step::Stop(reason) => Decision::Stop(reason),
             Step::Retry(retry) if !retry.paid => Decision::Retry(retry, None),
@@ -153,35 +164,18 @@ impl Settings {
         }
     }
 
-    fn finish(
-        &self,
-        outcome: Outcome,
-        reason: StopReason,
-        copies: &Copies,
-        clock: Clock,
-        history: History,
-        extensions: &mut Extensions,
-    ) -> Result<Response> {
-        if reason == StopReason::Succeeded {
-            self.ledger.deposit(copies.url());
-        } else if let Some(key) = history.key() {
-            Earlier::leave(key, copies, extensions);
+    /// The response that the caller gets.
+    fn answer(&self, mut response: Response, copies: &Copies<'_>, clock: Clock, history: History) -> Response {
+        let mut report = history.into_report();
+        if !redirect::is_same_origin(response.url(), copies.url()) {
+            report.leave_origin();
         }
-        match outcome {
-            Outcome::Response(mut response) => {
-                let left_origin = !redirect::is_same_origin(response.url(), copies.url());
-                let report = history.report(reason, clock.elapsed()).left_origin_if(left_origin);
-                response.extensions_mut().insert(report);
-                let streams = body::length(&response, copies.method())
-                    .is_none_or(|length| length > self.limits.max_buffered as u64);
-                // A request with a time of its own has it for the body, too. What a connection is upgraded to is none.
-                let is_bounded = copies.have_timeout() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                Ok(if streams && !is_bounded { body::bound(response, clock.end()) } else { response })
-            }
-            Outcome::Failure(_, failed) => {
-                Err(reqwest_middleware::Error::middleware(history.error(copies, failed, reason, clock.elapsed())))
-            }
-        }
+        response.extensions_mut().insert(report);
+        let streams =
+            body::length(&response, copies.method()).is_none_or(|length| length > self.limits.max_buffered as u64);
+        // A request with a time of its own has it for the body, too. What a connection is upgraded to is none.
+        let is_bounded = copies.timeout().is_some() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if streams && !is_bounded { body::bound(response, clock.end()) } else { response }
     }
 }
 
@@ -190,4 +184,30 @@ impl Settings {
 enum Decision {
     Stop(StopReason),
     Retry(Retry, Option<Withdrawal>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is above 2 KiB is copied at a price of its own. Fails when `run` takes `copies` by value, or a rare future
+    /// is not in a box.
+    #[test]
+    fn future_of_a_call_is_small() {
+        struct Probe;
+
+        #[async_trait]
+        impl Middleware for Probe {
+            async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+                let retry = IdempotentRetry::default();
+                let size = size_of_val(&*retry.handle(request, extensions, next));
+                assert!(size <= 2048, "{size} bytes");
+                Ok(Response::from(http::Response::new("")))
+            }
+        }
+
+        let client = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(Probe).build();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(client.get("http://pay.example").send()).unwrap().status(), 200);
+    }
 }

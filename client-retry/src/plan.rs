@@ -75,12 +75,15 @@ impl<'a> Plan<'a> {
         Self { limits, call, replayable, attempts: 1, polls: 0, waits: 0, refused: false }
     }
 
-    /// What follows an attempt that ended so. It decides and changes nothing, so it may be asked twice about one
-    /// attempt: about the head of a response, and about its body.
-    pub(crate) fn step(&self, ending: Ending<'_>, circumstances: Circumstances) -> Step {
+    /// What follows an attempt that ended so. The circumstances are asked for where they matter. It decides and changes
+    /// nothing, so it may be asked twice about one attempt: about the head of a response, and about its body.
+    pub(crate) fn step(&self, ending: Ending<'_>, circumstances: impl FnOnce() -> Circumstances) -> Step {
         let class = ending.class();
+        if class == Class::Success {
+            return Step::Stop(StopReason::Succeeded);
+        }
         if !ending.is_retried(self.call) {
-            return Step::Stop(self.reason_for_none(class));
+            return Step::Stop(reason_for_none(class));
         }
         if !self.replayable {
             return Step::Stop(StopReason::BodyNotReplayable);
@@ -92,7 +95,7 @@ impl<'a> Plan<'a> {
             _ if self.attempts >= self.limits.max_attempts.get() => return Step::Stop(StopReason::AttemptsExhausted),
             _ => true,
         };
-        match self.delay(class, paid, circumstances) {
+        match self.delay(class, paid, circumstances()) {
             Ok(delay) => Step::Retry(Retry { delay, paid, class }),
             Err(reason) => Step::Stop(reason),
         }
@@ -111,15 +114,6 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn reason_for_none(&self, class: Class) -> StopReason {
-        match class {
-            Class::Success => StopReason::Succeeded,
-            // These are retried where it is safe.
-            Class::InProgress | Class::Throttled | Class::Ambiguous => StopReason::NotSafe,
-            _ => StopReason::Final,
-        }
-    }
-
     fn delay(&self, class: Class, paid: bool, circumstances: Circumstances) -> Result<Duration, StopReason> {
         let Circumstances { asked, remaining, random } = circumstances;
         if asked.is_some_and(|asked| asked > self.limits.max_retry_after || asked >= remaining) {
@@ -135,6 +129,15 @@ impl<'a> Plan<'a> {
         };
         let delay = asked.unwrap_or_default().saturating_add(jitter);
         if delay < remaining { Ok(delay) } else { Err(StopReason::Deadline) }
+    }
+}
+
+/// Why an attempt that failed is not followed by another one.
+fn reason_for_none(class: Class) -> StopReason {
+    match class {
+        // These are retried where it is safe.
+        Class::InProgress | Class::Throttled | Class::Ambiguous => StopReason::NotSafe,
+        _ => StopReason::Final,
     }
 }
 
@@ -164,7 +167,7 @@ mod tests {
     fn played(plan: &mut Plan<'_>, ending: Ending<'_>, circumstances: Circumstances) -> (Vec<Duration>, StopReason) {
         let mut delays = Vec::new();
         loop {
-            match plan.step(ending, circumstances) {
+            match plan.step(ending, || circumstances) {
                 Step::Stop(reason) => return (delays, reason),
                 Step::Retry(retry) => {
                     plan.retrying(ending, retry);
@@ -229,7 +232,7 @@ mod tests {
         let limits = Limits::default();
         let none = HeaderMap::new();
         let step = |asked: Duration, remaining: Duration| {
-            keyed(&limits).step(answer(503, &none), Circumstances { asked: Some(asked), remaining, random: 0 })
+            keyed(&limits).step(answer(503, &none), || Circumstances { asked: Some(asked), remaining, random: 0 })
         };
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
         assert_eq!(step(minute + Duration::from_nanos(1), hour), Step::Stop(StopReason::AskedTooLong));
@@ -242,11 +245,11 @@ mod tests {
     #[test]
     fn wait_that_ends_at_the_deadline_is_not_begun() {
         let limits = Limits::default();
-        let at = |remaining| keyed(&limits).step(RESET, Circumstances { remaining, ..QUIET });
+        let at = |remaining| keyed(&limits).step(RESET, || Circumstances { remaining, ..QUIET });
         assert_eq!(at(Duration::from_millis(50)), Step::Stop(StopReason::Deadline));
         assert!(matches!(at(Duration::from_millis(51)), Step::Retry(_)));
         let spent = Circumstances { remaining: Duration::ZERO, random: 0, ..QUIET };
-        assert_eq!(keyed(&limits).step(REFUSED, spent), Step::Stop(StopReason::Deadline));
+        assert_eq!(keyed(&limits).step(REFUSED, || spent), Step::Stop(StopReason::Deadline));
     }
 
     /// Fails when `step` pays for every retry, or for none of a refused attempt.
@@ -254,7 +257,7 @@ mod tests {
     fn first_refusal_is_free_and_the_next_is_not() {
         let limits = Limits::default();
         let mut plan = keyed(&limits);
-        let Step::Retry(free) = plan.step(REFUSED, QUIET) else { panic!("not retried") };
+        let Step::Retry(free) = plan.step(REFUSED, || QUIET) else { panic!("not retried") };
         assert_eq!((free.delay, free.paid), (Duration::ZERO, false));
         plan.retrying(REFUSED, free);
         let (delays, reason) = played(&mut plan, REFUSED, QUIET);
@@ -268,7 +271,7 @@ mod tests {
         let limits = Limits::default();
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("1"))]);
         let asked = Circumstances { asked: Some(Duration::from_secs(1)), ..QUIET };
-        let Step::Retry(retry) = keyed(&limits).step(answer(425, &headers), asked) else { panic!("not retried") };
+        let Step::Retry(retry) = keyed(&limits).step(answer(425, &headers), || asked) else { panic!("not retried") };
         assert!(retry.delay >= Duration::from_secs(1), "{:?}", retry.delay);
     }
 
@@ -293,10 +296,10 @@ mod tests {
         let limits = Limits::default();
         let none = HeaderMap::new();
         let conflict = answer(409, &none);
-        assert_eq!(keyed(&limits).step(conflict, QUIET), Step::Stop(StopReason::Final));
+        assert_eq!(keyed(&limits).step(conflict, || QUIET), Step::Stop(StopReason::Final));
         for (before, retries) in [(RESET, 1), (answer(429, &none), 0)] {
             let mut plan = keyed(&limits);
-            let Step::Retry(retry) = plan.step(before, QUIET) else { panic!("not retried") };
+            let Step::Retry(retry) = plan.step(before, || QUIET) else { panic!("not retried") };
             plan.retrying(before, retry);
             assert_eq!(played(&mut plan, conflict, QUIET).0.len(), retries, "{before:?}");
         }
@@ -307,8 +310,8 @@ mod tests {
     fn stream_is_sent_once() {
         let limits = Limits::default();
         let plan = Plan::new(&limits, Call::new(&Method::POST).keyed(), false);
-        assert_eq!(plan.step(RESET, QUIET), Step::Stop(StopReason::BodyNotReplayable));
-        assert_eq!(plan.step(answer(200, &HeaderMap::new()), QUIET), Step::Stop(StopReason::Succeeded));
+        assert_eq!(plan.step(RESET, || QUIET), Step::Stop(StopReason::BodyNotReplayable));
+        assert_eq!(plan.step(answer(200, &HeaderMap::new()), || QUIET), Step::Stop(StopReason::Succeeded));
     }
 
     /// Fails when `reason_for_none` has one reason for all.
@@ -316,9 +319,9 @@ mod tests {
     fn unsafe_call_says_so() {
         let limits = Limits::default();
         let plan = Plan::new(&limits, Call::new(&Method::POST), true);
-        assert_eq!(plan.step(RESET, QUIET), Step::Stop(StopReason::NotSafe));
-        assert_eq!(plan.step(answer(404, &HeaderMap::new()), QUIET), Step::Stop(StopReason::Final));
+        assert_eq!(plan.step(RESET, || QUIET), Step::Stop(StopReason::NotSafe));
+        assert_eq!(plan.step(answer(404, &HeaderMap::new()), || QUIET), Step::Stop(StopReason::Final));
         let never_sent = Ending::Failure(TransportFailure::ConnectionRefused);
-        assert!(matches!(plan.step(never_sent, QUIET), Step::Retry(_)));
+        assert!(matches!(plan.step(never_sent, || QUIET), Step::Retry(_)));
     }
 }

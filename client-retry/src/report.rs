@@ -44,15 +44,13 @@ impl RetryReport {
         self.attempts.push(attempt);
     }
 
-    pub(crate) fn stopped(mut self, stop: StopReason, elapsed: Duration) -> Self {
-        self.stop = stop;
+    pub(crate) fn stop_with(&mut self, reason: StopReason, elapsed: Duration) {
+        self.stop = reason;
         self.elapsed = elapsed;
-        self
     }
 
-    pub(crate) fn left_origin_if(mut self, left_origin: bool) -> Self {
-        self.left_origin = left_origin;
-        self
+    pub(crate) fn leave_origin(&mut self) {
+        self.left_origin = true;
     }
 
     /// The key that each attempt carried; `None` where the call had none.
@@ -145,12 +143,14 @@ impl Attempt {
             Ending::Response { status, .. } => (Some(status), None),
             Ending::Failure(failure) => (None, Some(failure)),
         };
+        let class = ending.class();
+        let is_success = class == Class::Success;
         Self {
-            class: ending.class(),
+            class,
             status,
             failure,
-            problem: ending.problem(),
-            ambiguous: ending.is_ambiguous(),
+            problem: if is_success { None } else { ending.problem() },
+            ambiguous: !is_success && ending.is_ambiguous(),
             replayed: ending.is_replayed(),
             delay,
         }

@@ -44,11 +44,12 @@ mod field;
 mod limit;
 
 use std::fmt::{self, Debug, Formatter};
-use std::sync::Arc;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::StringRef;
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 pub use self::error::{KeyError, KeyErrorKind};
 pub use self::limit::{KeyLimit, KeyLimitError};
@@ -58,7 +59,7 @@ pub use self::limit::{KeyLimit, KeyLimitError};
 /// It holds 1 to 255 characters of printable ASCII, space included. A clone shares them. The
 /// [module docs](crate::key) state the grammar.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct IdempotencyKey(Arc<str>);
+pub struct IdempotencyKey(Bytes);
 
 impl IdempotencyKey {
     /// A key of exactly these characters: no quotes are taken off and no escapes are resolved.
@@ -129,21 +130,22 @@ impl IdempotencyKey {
     /// The whole key, without quotes and escapes.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        str::from_utf8(&self.0).expect("every key is ASCII")
     }
 
     /// The first 8 characters of the key, and of a short one no more than half: what a log may show.
     #[must_use]
     pub fn prefix(&self) -> &str {
         // A key is ASCII, so each character boundary is a byte's.
-        self.0.get(..PREFIX_LEN.min(self.0.len() / 2)).unwrap_or_default()
+        self.as_str().get(..PREFIX_LEN.min(self.0.len() / 2)).unwrap_or_default()
     }
 
     /// A key of 36 characters in lower case.
     pub(crate) fn from_uuid(uuid: Uuid) -> Self {
-        let mut buffer = Uuid::encode_buffer();
-        let uuid: &str = uuid.hyphenated().encode_lower(&mut buffer);
-        Self(Arc::from(uuid))
+        let mut characters = [0; Hyphenated::LENGTH];
+        uuid.hyphenated().encode_lower(&mut characters);
+        // With an owner no clone allocates, and a request that is sent again has one with each copy.
+        Self(Bytes::from_owner(characters))
     }
 
     fn within(key: &str, limit: KeyLimit) -> Result<Self, KeyError> {
@@ -154,7 +156,7 @@ impl IdempotencyKey {
         if key.len() > limit.get() {
             return Err(KeyError::too_long(key.len(), limit));
         }
-        Ok(Self(Arc::from(key)))
+        Ok(Self(Bytes::copy_from_slice(key.as_bytes())))
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::server::Acceptor;
 
 use crate::door::Door;
@@ -26,6 +26,7 @@ use crate::door::Door;
 #[derive(Debug)]
 pub struct Untrusted {
     door: Door,
+    certificate: CertificateDer<'static>,
     counts: Arc<Counts>,
 }
 
@@ -38,11 +39,12 @@ struct Counts {
 impl Untrusted {
     /// Starts one with a certificate that it has signed itself.
     pub async fn start() -> Self {
-        let config = Arc::new(configuration());
+        let (certificate, config) = configuration();
+        let config = Arc::new(config);
         let counts = Arc::new(Counts::default());
         let counting = Arc::clone(&counts);
         let door = Door::start(move |stream| serve(stream, Arc::clone(&config), Arc::clone(&counting)));
-        Self { door: door.await, counts }
+        Self { door: door.await, certificate, counts }
     }
 
     /// Where it listens.
@@ -57,30 +59,38 @@ impl Untrusted {
         format!("https://localhost:{}", self.address().port())
     }
 
+    /// What a client would have to trust.
+    #[must_use]
+    pub fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
     /// How many clients have begun a handshake, which is to say something that begins one.
     #[must_use]
     pub fn handshakes(&self) -> usize {
         self.counts.handshakes.load(Ordering::SeqCst)
     }
 
-    /// How many requests were received, from clients that do not mind.
+    /// How many requests were received, from clients that trust it all the same.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.counts.requests.load(Ordering::SeqCst)
     }
 }
 
-fn configuration() -> ServerConfig {
+fn configuration() -> (CertificateDer<'static>, ServerConfig) {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
+    let certificate = cert.der().clone();
     // Named, since what else is built could bring another into the process.
-    ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions that it knows")
         .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key.into())
-        .expect("a key of its certificate")
+        .with_single_cert(vec![certificate.clone()], key.into())
+        .expect("a key of its certificate");
+    (certificate, config)
 }
 
 async fn serve(stream: TcpStream, config: Arc<ServerConfig>, counts: Arc<Counts>) {

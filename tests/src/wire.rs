@@ -53,19 +53,7 @@ impl Served {
 
     /// A connection that speaks HTTP.
     pub async fn dial(&self, version: Version) -> Connection {
-        let io = TokioIo::new(self.connect().await);
-        match version {
-            Version::Http1 => {
-                let (sender, connection) = http1::handshake(io).await.expect("a handshake");
-                let task = tokio::spawn(connection.with_upgrades()).abort_handle();
-                Connection { sender: Sender::Http1(sender), task }
-            }
-            Version::Http2 => {
-                let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.expect("a handshake");
-                let task = tokio::spawn(connection).abort_handle();
-                Connection { sender: Sender::Http2(sender), task }
-            }
-        }
+        Connection::dial(self.address, version).await
     }
 }
 
@@ -89,6 +77,23 @@ enum Sender {
 }
 
 impl Connection {
+    /// A connection to any server.
+    pub async fn dial(address: SocketAddr, version: Version) -> Self {
+        let io = TokioIo::new(TcpStream::connect(address).await.expect("a connection"));
+        match version {
+            Version::Http1 => {
+                let (sender, connection) = http1::handshake(io).await.expect("a handshake");
+                let task = tokio::spawn(connection.with_upgrades()).abort_handle();
+                Self { sender: Sender::Http1(sender), task }
+            }
+            Version::Http2 => {
+                let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.expect("a handshake");
+                let task = tokio::spawn(connection).abort_handle();
+                Self { sender: Sender::Http2(sender), task }
+            }
+        }
+    }
+
     /// Sends one request, and waits no longer for its response than any run here lasts. Dropped before its end, over
     /// HTTP/2 the stream is reset, over HTTP/1.1 nothing happens until the connection is dropped.
     ///

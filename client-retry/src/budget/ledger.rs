@@ -34,6 +34,10 @@ impl Ledger {
     pub(crate) fn deposit(&self, url: &Url) {
         let mut balances = self.lock();
         let map = &mut balances[scheme(url)];
+        // While all is well, there is nothing to look for.
+        if map.is_empty() {
+            return;
+        }
         if let Some(balance) = map.get_mut(host(url)) {
             balance.advance(self.budget, self.now());
             balance.deposit(self.budget);
@@ -56,7 +60,7 @@ impl Ledger {
         let balance =
             balances[scheme(url)].entry(Box::from(host(url))).or_insert_with(|| Balance::full(self.budget, now));
         balance.advance(self.budget, now);
-        balance.withdraw(self.budget).then(|| Withdrawal { refund: Some((self.clone(), url.clone())) })
+        balance.withdraw(self.budget).then(|| Withdrawal { refund: Some(Box::new((self.clone(), url.clone()))) })
     }
 
     /// Whether another origin can be kept, if need be in the place of those that have become full.
@@ -93,7 +97,8 @@ impl Ledger {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Withdrawal {
-    refund: Option<(Ledger, Url)>,
+    /// In a box, since few calls need one and each has room for it.
+    refund: Option<Box<(Ledger, Url)>>,
 }
 
 impl Withdrawal {
@@ -105,7 +110,7 @@ impl Withdrawal {
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        if let Some((ledger, url)) = &self.refund {
+        if let Some((ledger, url)) = self.refund.as_deref() {
             ledger.refund(url);
         }
     }

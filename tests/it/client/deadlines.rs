@@ -3,7 +3,9 @@
 use client_retry::{ErrorKind, IdempotencyKey, Propagation, StopReason, TransportFailure};
 use idempotency_tests::provider::{Answer, Ending, Fault, Provider};
 use idempotency_tests::wire::Version;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
@@ -91,39 +93,47 @@ async fn deadline_ends_a_wait_for_the_body() {
     }
 }
 
-/// C7. Fails when `finish` does not bound a body that streams.
+/// C7. Fails when `answer` does not bound a body that streams, or `poll_frame` asks for the body first.
 #[tokio::test]
 async fn deadline_ends_a_body_that_streams() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(stalled_stream(listener));
-    let retry = client(Version::Http1, hurried().build().unwrap());
-    let read = async {
-        let response = retry.post(format!("http://{address}/")).body(CHARGE).send().await.unwrap();
-        response.text().await.unwrap_err()
-    };
-    assert!(in_time(read).await.is_timeout());
-    serving.abort();
+    for endless in [false, true] {
+        let (url, serving) = streaming(endless).await;
+        let retry = client(Version::Http1, hurried().build().unwrap());
+        let read = async { retry.post(url).body(CHARGE).send().await.unwrap().bytes().await.unwrap_err() };
+        assert!(in_time(read).await.is_timeout(), "endless: {endless}");
+        serving.abort();
+    }
+}
 
-    // A request with a time of its own has that.
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(stalled_stream(listener));
-    let own = retry.post(format!("http://{address}/")).timeout(TOTAL + OVERSHOOT * 2).body(CHARGE);
+/// Fails when `answer` does not ask whether the request has a timeout of its own.
+#[tokio::test]
+async fn request_with_a_time_of_its_own_has_it_for_a_body_that_streams() {
+    let (url, serving) = streaming(false).await;
+    let retry = client(Version::Http1, hurried().build().unwrap());
+    let own = TOTAL + OVERSHOOT * 2;
     let began = Instant::now();
-    assert!(own.send().await.unwrap().text().await.unwrap_err().is_timeout());
-    assert!(began.elapsed() >= TOTAL + OVERSHOOT * 2, "{:?}", began.elapsed());
+    let response = retry.post(url).timeout(own).body(CHARGE).send().await.unwrap();
+    assert!(response.text().await.unwrap_err().is_timeout());
+    assert!(began.elapsed() >= own, "{:?}", began.elapsed());
     serving.abort();
 }
 
-/// Sends a chunk, and never another.
-async fn stalled_stream(listener: TcpListener) {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let (mut stream, _) = listener.accept().await.unwrap();
-    let mut head = [0; 1024];
-    assert!(stream.read(&mut head).await.unwrap() > 0);
-    stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n").await.unwrap();
-    std::future::pending::<()>().await;
+/// A server that sends a chunk and never another, or one after the other without an end.
+async fn streaming(endless: bool) -> (String, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 1024];
+        assert!(stream.read(&mut head).await.unwrap() > 0);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
+        while stream.write_all(b"2\r\nab\r\n").await.is_ok() {
+            if !endless {
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    (url, serving)
 }
 
 /// C7. Fails when `Clock::new` does not ask the propagation.

@@ -52,6 +52,12 @@ struct Known {
     answer: Option<Answer>,
 }
 
+/// What becomes of a request for a charge.
+pub(super) enum Claim {
+    Charges(Order),
+    Answered(Answer),
+}
+
 /// A charge that may go on. Its key is at work until it is [committed](Books::commit).
 pub(super) struct Order {
     key: Option<Bytes>,
@@ -68,22 +74,22 @@ struct Payload {
 
 impl Books {
     /// Claims the key for a charge, or says what else the request gets.
-    pub(super) fn claim(&mut self, keys: &[Bytes], payload: &Bytes) -> Result<Order, Answer> {
+    pub(super) fn claim(&mut self, keys: &[Bytes], payload: &Bytes) -> Claim {
         let Ok(Payload { amount, currency }) = serde_json::from_slice(payload) else {
-            return Err(Answer::error(400, "payload_invalid"));
+            return Claim::Answered(Answer::error(400, "payload_invalid"));
         };
         let key = match keys {
             [] => None,
             [key] => Some(key.clone()),
-            _ => return Err(Answer::error(400, "key_repeated")),
+            _ => return Claim::Answered(Answer::error(400, "key_repeated")),
         };
         if let (Some(key), Keys::Replays | Keys::Rejects) = (&key, self.keys) {
             if let Some(known) = self.known.get(key) {
-                return Err(self.again(known, payload));
+                return Claim::Answered(self.again(known, payload));
             }
             self.known.insert(key.clone(), Known { payload: payload.clone(), answer: None });
         }
-        Ok(Order { key, amount, currency })
+        Claim::Charges(Order { key, amount, currency })
     }
 
     /// A further request under a key.

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::answer::Answer;
-use super::books::Books;
+use super::books::{Books, Claim};
 use super::fault::{Ending, Fault, Moment};
 use super::received::Received;
 use crate::gate::Gate;
@@ -180,11 +180,11 @@ impl Visit {
             }
             let claimed = desk.books().claim(&keys, &body);
             match claimed {
-                Ok(order) => {
+                Claim::Charges(order) => {
                     desk.toil().await;
                     desk.books().commit(order)
                 }
-                Err(otherwise) => otherwise,
+                Claim::Answered(answer) => answer,
             }
         });
         handling.await.expect("a handler that does not panic")

@@ -3,8 +3,8 @@
 //!
 //! 1. `POST /charges` with `{"amount": 1050, "currency": "EUR"}` answers 201 and `{"charge": "ch_1", …}` and adds a line to the
 //!    [`ledger`](Provider::ledger). Without a key each request does.
-//! 2. A key that is known gets what [`books`] says: the same answer with `Idempotent-Replayed: true`, 409 with
-//!    `Retry-After: 1` while it is at work, 422 for another payload.
+//! 2. A key that is known gets the same answer with `Idempotent-Replayed: true`, 409 with `Retry-After: 1` while it is at
+//!    work, 422 for another payload.
 //! 3. Any other request is answered 200 and moves nothing.
 //! 4. A [`Fault`] strikes one request: the first in the [script](Provider::script) strikes the first that arrives. It strikes
 //!    before the charge or after it, and the ledger says which.
