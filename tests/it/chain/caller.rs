@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use super::premises::PRICE;
 use crate::client::bare;
+use crate::request::PATIENCE;
 
 /// An account with a client.
 pub(crate) struct Caller {
@@ -151,6 +152,3 @@ impl Drop for Counts<'_> {
         }
     }
 }
-
-/// Many orders long.
-const PATIENCE: Duration = Duration::from_secs(20);
