@@ -69,7 +69,7 @@ impl<B: Books> Shop<B> {
         Self { books, store, till, failpoint }
     }
 
-    /// The routes. So long the order of a process that has died is not taken up.
+    /// The routes. The lease is how long the order of a process that has died is not taken up.
     pub fn router(self, lease: Duration) -> Router {
         let layer = IdempotencyLayer::new(self.store.clone())
             .scope("order:create")
