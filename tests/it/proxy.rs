@@ -2,14 +2,17 @@
 
 use std::future::Future;
 use std::io::ErrorKind;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use idempotency_tests::port;
 use idempotency_tests::proxy::{Proxy, Request};
 use idempotency_tests::redis::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 /// A server behind its proxy.
@@ -89,6 +92,20 @@ async fn cut_off_connections_end_and_none_begins_before_it_is_mended() {
     assert!(refused.is_connection_refusal(), "{refused}");
     behind.proxy.mend().await;
     assert_eq!(increment(behind.connect().await).await.unwrap(), 2);
+}
+
+/// Fails when `Door::bind` gives up at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_has_its_port_again_although_processes_are_being_started() {
+    let proxy = Proxy::start(port::local(port::free())).await;
+    // Each ends by itself: a test that fails waits for them.
+    let starting: Vec<_> = (0..4)
+        .map(|_| spawn_blocking(|| (0..200).for_each(|_| assert!(Command::new("true").status().unwrap().success()))))
+        .collect();
+    while !starting.iter().all(JoinHandle::is_finished) {
+        proxy.cut().await;
+        proxy.mend().await;
+    }
 }
 
 /// Fails when `requests` does not wait until it is passable, and when `mend` keeps the hang.
