@@ -37,9 +37,35 @@
 //! | S30 | clients send and go by the thousand | runs and buffered bytes stay bounded, the rest is refused unclaimed |
 //! | S31 | requests carry other credentials, signatures, or none | refused, refused, or warned of once |
 //! | S32 | a transaction is ended by other hands than the layer's, or kept | neither effect nor record, and the store works on |
+//! | C1 | an answer is lost after its effect: reset, closed, late, cut off, replaced by a gateway's | the same key and the same bytes again, and one effect |
+//! | C2 | a retry comes while the first attempt still runs | it waits through 409 and gets that run's answer |
+//! | C3 | a failure is replayed | no further attempt |
+//! | C4 | the first answer is a 409 of the domain | it is returned as it is |
+//! | C5 | a server says when to come back, in any format or in none | never earlier than asked; what is no time counts as nothing |
+//! | C6 | the time that it asks for is beyond the cap or the deadline | the answer is returned at once |
+//! | C7 | the deadline comes in a wait, while connecting, in a head or in a body | the call ends with it |
+//! | C8 | the caller drops its call | nothing of it runs on, and the budget gets back what was not sent |
+//! | C10 | calls of one client and of several wait, also for the ten thousandth time | each draws its own wait, and nothing overflows |
+//! | C11 | a certificate is bad, a URL is none, redirects do not end | one attempt |
+//! | C12 | connecting is refused, or a host has no address | it is tried again, also without a key: nothing was sent |
+//! | C13 | a call without a key may have taken effect | it is not repeated |
+//! | C14 | a body is a stream | it is sent once, under a key, and that is no error |
+//! | C15 | the body of an error is large | its connection is used again, or dropped before the wait |
+//! | C16 | the caller has set the header itself, well or badly | one value in one spelling, or an error before anything is sent |
+//! | C17 | one retry is inside another | attempts do not multiply |
+//! | C18 | a middleware is inside of the retry | it runs on each attempt |
+//! | C19 | a handler runs again after a crash | the same keys for the same calls; those not told apart are an error before anything is sent |
+//! | C20 | a redirect leads to another origin | neither the key nor the inbound one behind it gets there |
+//! | E1 | the provider fails in any way, before it charges or after it | one charge for each key, one order, 201 |
+//! | E2 | what is between caller and service is lost, held or refused | likewise |
+//! | E3 | the service is killed anywhere on the way | likewise, once it is there again |
+//! | E4 | two attempts come at once under one key, and another under another | two orders |
+//! | E5 | the service is killed, and the provider does not honour keys | one order; the provider may charge twice |
 
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod chain;
+mod checkout;
 mod city;
 mod client;
 mod configuration;

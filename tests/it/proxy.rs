@@ -1,12 +1,18 @@
 //! The proxy that tests stand on: what it counts, and that each of its faults is the one that it says.
 
 use std::future::Future;
+use std::io::ErrorKind;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use idempotency_tests::port;
 use idempotency_tests::proxy::{Proxy, Request};
 use idempotency_tests::redis::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Pipeline, RedisError, cmd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 /// A server behind its proxy.
@@ -88,6 +94,20 @@ async fn cut_off_connections_end_and_none_begins_before_it_is_mended() {
     assert_eq!(increment(behind.connect().await).await.unwrap(), 2);
 }
 
+/// Fails when `Door::bind` gives up at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn it_has_its_port_again_although_processes_are_being_started() {
+    let proxy = Proxy::start(port::local(port::free())).await;
+    // Each ends by itself: a test that fails waits for them.
+    let starting: Vec<_> = (0..4)
+        .map(|_| spawn_blocking(|| (0..200).for_each(|_| assert!(Command::new("true").status().unwrap().success()))))
+        .collect();
+    while !starting.iter().all(JoinHandle::is_finished) {
+        proxy.cut().await;
+        proxy.mend().await;
+    }
+}
+
 /// Fails when `requests` does not wait until it is passable, and when `mend` keeps the hang.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_hangs_does_not_arrive_until_it_is_mended() {
@@ -132,6 +152,34 @@ async fn a_dropped_reply_is_of_a_request_that_happened_once() {
     dropped.struck().await;
     assert_eq!(behind.count().await, Some(1));
     assert_eq!(increment(behind.connect().await).await.unwrap(), 2);
+}
+
+/// Fails when `carry` takes `Parting::Reset` for `Parting::Close`, when `requests` sends on what it refuses, and when
+/// `replies` takes `Kind::Reset` or `Kind::Halve` for `Kind::Drop`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_is_reset_before_its_request_or_after_it_or_ends_in_mid_reply() {
+    let behind = Behind::start().await;
+    let increment = async || {
+        let mut connection = TcpStream::connect(behind.proxy.address()).await.unwrap();
+        connection.write_all(b"INCR k\r\n").await.unwrap();
+        let mut said = Vec::new();
+        let ended = connection.read_to_end(&mut said).await;
+        (ended.map(drop).map_err(|error| error.kind()), said)
+    };
+    let refused = behind.proxy.reset_request(Request::With("INCR"));
+    assert_eq!(increment().await, (Err(ErrorKind::ConnectionReset), Vec::new()));
+    refused.struck().await;
+    assert_eq!(behind.count().await, None);
+
+    let reset = behind.proxy.reset_reply(Request::With("INCR"));
+    assert_eq!(increment().await, (Err(ErrorKind::ConnectionReset), Vec::new()));
+    reset.struck().await;
+    assert_eq!(behind.count().await, Some(1));
+
+    let halved = behind.proxy.halve_reply(Request::With("INCR"));
+    assert_eq!(increment().await, (Ok(()), b":2".to_vec()));
+    halved.struck().await;
+    assert_eq!(behind.count().await, Some(2));
 }
 
 /// Fails when `replies` takes `Kind::Silence` for `Kind::Drop`, and when `requests` sends on what comes after the silence.

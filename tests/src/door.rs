@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::patience::Patience;
 use crate::port;
 
 /// Where connections come in. It lives in the runtime that opened it.
@@ -69,7 +70,19 @@ impl Door {
     /// Lets connections in again, unless it does.
     pub(crate) async fn open(&self) {
         if self.listening().is_none() {
-            self.listen(TcpListener::bind(self.address).await.expect("its own port"));
+            self.listen(self.bind().await);
+        }
+    }
+
+    /// Takes its port again. A process that this one starts has a copy of each socket until its program begins, and with the
+    /// listener's the port stays taken for so long.
+    async fn bind(&self) -> TcpListener {
+        let patience = Patience::new();
+        loop {
+            match TcpListener::bind(self.address).await {
+                Ok(listener) => return listener,
+                Err(error) => assert!(patience.lasts().await, "its own port: {error}"),
+            }
         }
     }
 

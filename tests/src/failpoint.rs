@@ -20,6 +20,8 @@ pub enum Point {
     AfterClaim,
     /// The handler runs and has done nothing.
     Handler,
+    /// A provider has charged for the handler, which has written nothing yet.
+    Charged,
     /// The handler's transaction has begun and has nothing of the handler's in it.
     Begun,
     /// The handler has written its effect into the transaction.
@@ -33,7 +35,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// All of them.
+    /// Those that each transfer of a bank passes.
     pub const ALL: [Self; 8] = [
         Self::BeforeClaim,
         Self::AfterClaim,

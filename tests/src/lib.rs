@@ -15,6 +15,7 @@
 //! - [`stores`]: every store, and the embedded ones on a clock that the test moves.
 //! - [`wire`]: a service on a real socket, and clients that misbehave on it.
 //! - [`bank`]: accounts and transfers in one SQLite file or PostgreSQL database, whose sum never changes.
+//! - [`shop`]: orders that a provider charges, in the middle of a chain.
 //!
 //! Nothing here depends on a server that happens to run.
 
@@ -32,6 +33,7 @@ pub mod provider;
 pub mod proxy;
 pub mod redis;
 pub mod server;
+pub mod shop;
 pub mod stores;
 pub mod untrusted;
 pub mod wire;

@@ -10,7 +10,7 @@ use idempotency_tests::wire::Version;
 use super::*;
 
 /// Every way in which an answer of known length is lost.
-fn losses(version: Version) -> Vec<Ending> {
+pub(crate) fn losses(version: Version) -> Vec<Ending> {
     let both = [
         Ending::Reset,
         Ending::Close,

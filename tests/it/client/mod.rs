@@ -10,7 +10,7 @@ mod dropped;
 mod errors;
 mod jitter;
 mod keys;
-mod lost;
+pub(crate) mod lost;
 mod redirects;
 mod running;
 mod storm;
@@ -28,7 +28,7 @@ use reqwest::{ClientBuilder, Response};
 use reqwest_middleware::{ClientWithMiddleware, RequestBuilder};
 
 /// The set-up of the client's docs, for one version of HTTP.
-fn bare(version: Version) -> ClientBuilder {
+pub(crate) fn bare(version: Version) -> ClientBuilder {
     let client = reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(3))
         .redirect(redirect_policy())

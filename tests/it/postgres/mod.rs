@@ -1,6 +1,7 @@
 //! The Postgres store on real servers, straight and behind PgBouncer.
 
 mod behind;
+mod chain;
 mod city;
 mod clock;
 mod commits;

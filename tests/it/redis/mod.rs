@@ -2,6 +2,7 @@
 //! only a server can do to it.
 
 mod behind;
+mod chain;
 mod cluster;
 mod commands;
 mod conformance;

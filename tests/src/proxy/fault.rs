@@ -95,6 +95,12 @@ impl Event {
 pub(super) enum Kind {
     /// The server gets the request; its reply is swallowed, and the connection closed.
     Drop,
+    /// The server does not get the request, and the client's connection is reset.
+    Refuse,
+    /// The server gets the request; its reply is swallowed, and the client's connection reset.
+    Reset,
+    /// The server gets the request; half of what it replies passes, and the connection is closed.
+    Halve,
     /// The server gets the request; its reply is swallowed, and nothing passes on the connection any more.
     Silence,
     /// The server gets the request once it is released.

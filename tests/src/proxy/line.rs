@@ -1,5 +1,6 @@
 //! One connection through the proxy: requests one way, replies the other, and what happens to them.
 
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,14 +22,20 @@ pub(super) async fn carry(mut client: TcpStream, mut server: TcpStream, network:
         Line { network, is_asked: AtomicBool::new(false), is_silent: AtomicBool::new(false), fate: Mutex::default() };
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let requests = async {
-        line.requests(from_client, to_server).await;
-        std::future::pending().await
+    let parting = tokio::select! {
+        parting = line.requests(from_client, to_server) => parting,
+        parting = line.replies(from_server, to_client) => parting,
     };
-    tokio::select! {
-        () = requests => {}
-        () = line.replies(from_server, to_client) => {}
+    match parting {
+        Parting::Close => {}
+        Parting::Reset => client.set_zero_linger().expect("a socket"),
     }
+}
+
+/// How the connection to the client ends.
+enum Parting {
+    Close,
+    Reset,
 }
 
 struct Line<'a> {
@@ -42,7 +49,8 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    async fn requests(&self, mut client: ReadHalf<'_>, mut server: WriteHalf<'_>) {
+    /// Ends only where a fault ends the connection: otherwise the server does, once it has replied to the last request.
+    async fn requests(&self, mut client: ReadHalf<'_>, mut server: WriteHalf<'_>) -> Parting {
         let mut bytes = vec![0; AT_ONCE];
         let mut statements = Statements::default();
         // A connection that a client resets ends as one that it closes.
@@ -54,22 +62,30 @@ impl Line<'_> {
             let request = &bytes[..count];
             let runs = statements.run_by(request);
             if let Some(armed) = self.network.strike(request, &runs) {
-                if let Kind::Hold { released, .. } = &armed.kind {
-                    armed.struck.happen();
-                    released.wait().await;
+                match &armed.kind {
+                    Kind::Hold { released, .. } => {
+                        armed.struck.happen();
+                        released.wait().await;
+                    }
+                    Kind::Refuse => {
+                        armed.struck.happen();
+                        return Parting::Reset;
+                    }
+                    _ => {}
                 }
                 *self.fate() = Some(armed);
             }
             self.is_asked.store(true, Ordering::SeqCst);
             if server.write_all(request).await.is_err() {
-                return;
+                break;
             }
         }
         // Fails where the server has closed, and then there is nobody to tell.
         drop(server.shutdown().await);
+        pending().await
     }
 
-    async fn replies(&self, mut server: ReadHalf<'_>, mut client: WriteHalf<'_>) {
+    async fn replies(&self, mut server: ReadHalf<'_>, mut client: WriteHalf<'_>) -> Parting {
         let mut bytes = vec![0; AT_ONCE];
         while let Ok(count @ 1..) = server.read(&mut bytes).await {
             self.network.passable().await;
@@ -82,13 +98,25 @@ impl Line<'_> {
                     match kind {
                         Kind::Drop => {
                             struck.happen();
-                            return;
+                            return Parting::Close;
+                        }
+                        Kind::Reset => {
+                            struck.happen();
+                            return Parting::Reset;
+                        }
+                        Kind::Halve => {
+                            // A client that has gone gets none of it.
+                            drop(client.write_all(&bytes[..count / 2]).await);
+                            struck.happen();
+                            return Parting::Close;
                         }
                         Kind::Silence => {
                             self.is_silent.store(true, Ordering::SeqCst);
                             struck.happen();
                         }
                         Kind::Hold { answered, .. } => answered.happen(),
+                        // Its request has not come so far.
+                        Kind::Refuse => {}
                     }
                 }
             }
@@ -98,6 +126,7 @@ impl Line<'_> {
                 drop(client.write_all(&bytes[..count]).await);
             }
         }
+        Parting::Close
     }
 
     fn fate(&self) -> MutexGuard<'_, Option<Armed>> {

@@ -130,6 +130,22 @@ impl Proxy {
         self.arm(Armed::new(to, Kind::Drop))
     }
 
+    /// Keeps a request from the server, and resets the client's connection (TCP RST): nothing has happened, and the client
+    /// does not know it.
+    pub fn reset_request(&self, request: Request<'_>) -> Fault {
+        self.arm(Armed::new(request, Kind::Refuse))
+    }
+
+    /// As [`drop_reply`](Self::drop_reply), and the client's connection is reset (TCP RST) instead.
+    pub fn reset_reply(&self, to: Request<'_>) -> Fault {
+        self.arm(Armed::new(to, Kind::Reset))
+    }
+
+    /// Lets the server have a request, passes half of what comes of its reply at once, and closes the connection.
+    pub fn halve_reply(&self, to: Request<'_>) -> Fault {
+        self.arm(Armed::new(to, Kind::Halve))
+    }
+
     /// Lets the server have a request, swallows its reply, and is silent on the connection from then on, which stays open.
     pub fn silence_reply(&self, to: Request<'_>) -> Fault {
         self.arm(Armed::new(to, Kind::Silence))
