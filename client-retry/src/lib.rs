@@ -133,6 +133,8 @@
 //! - Middlewares that are added after this one run on every attempt, those before it once. Of two instances in one
 //!   chain the inner one does nothing.
 //! - A retry outside of it, which sends the same request with the same extensions again, uses the same key again.
+//! - Over HTTP/2 attempts share a connection. Set reqwest's `http2_keep_alive_interval`, or one that has fallen silent
+//!   is waited for on each of them.
 //! - reqwest's own retry is turned off above: it repeats what was refused, and counts nothing of it.
 //! - With [`redirect_policy`] neither key nor body gets to another origin. [`left_origin`](RetryReport::left_origin)
 //!   says that it has, where another policy let it.
