@@ -105,6 +105,11 @@
 //!   says that it has, where another policy let it.
 //! - A call that is dropped ends. Nothing runs on without it.
 //!
+//! # Beside others
+//!
+//! [`peers`] holds what `reqwest-retry`, reqwest's own retry and tower's make of the same faults beside what this crate
+//! does, as measured, and says where another is the better choice.
+//!
 //! # What it does not guarantee
 //!
 //! A key keeps a call from taking effect twice only where the server honours it, and for as long as the server
@@ -128,6 +133,8 @@ mod keying;
 mod limits;
 mod middleware;
 mod option;
+#[doc = include_str!("../PEERS.md")]
+pub mod peers {}
 mod plan;
 mod redirect;
 mod report;
