@@ -157,7 +157,7 @@ impl fmt::Display for Cell {
 }
 
 /// What a busy machine may take for itself.
-const SLACK: Duration = Duration::from_millis(750);
+const SLACK: Duration = Duration::from_millis(1500);
 
 /// How long an attempt may take in this crate where nobody says so.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(10);

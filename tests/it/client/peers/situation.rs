@@ -78,7 +78,7 @@ pub(super) fn groups() -> Vec<Group> {
         keyed("charged, and the answer is lost", lost()),
         keyed("the server says when", asked()),
         keyed("the answer is final, or the body is a stream", ends()),
-        keyed("2 s for the call", bounded()),
+        keyed("3 s for the call", bounded()),
         Group { name: "no key from the caller", peers: &Peer::UNKEYED, situations: unkeyed() },
     ]
 }
@@ -177,12 +177,12 @@ fn ends() -> Vec<Situation> {
 }
 
 fn bounded() -> Vec<Situation> {
-    let two = Clock::Limit(Limit::Call(Duration::from_secs(2)));
+    let limited = Clock::Limit(Limit::Call(Duration::from_secs(3)));
     let spent =
         vec![Fault::committed(Answer::new(502)), Fault::unread(Ending::Silence), Fault::unread(Ending::Silence)];
     vec![
-        each_time("silence", Http1, Fault::unread(Ending::Silence)).on(two),
-        row("502 after 1 s, then silence", Http1, Trouble::StrikesAfter(Duration::from_secs(1), spent)).on(two),
+        each_time("silence", Http1, Fault::unread(Ending::Silence)).on(limited),
+        row("502 after 2 s, then silence", Http1, Trouble::StrikesAfter(Duration::from_secs(2), spent)).on(limited),
     ]
 }
 
