@@ -107,8 +107,8 @@
 //!
 //! # Beside others
 //!
-//! [`peers`] holds what `reqwest-retry`, reqwest's own retry and tower's make of the same faults beside what this crate
-//! does, as measured, and says where another is the better choice.
+//! [`peers`] has what `reqwest-retry`, reqwest's own retry, tower's and this crate make of the same faults, as measured, and
+//! says where another is the better choice.
 //!
 //! # What it does not guarantee
 //!

@@ -1,6 +1,6 @@
 //! A cell of the tables: how many attempts there were, how often was charged, what the caller has, and when.
 //!
-//! The clock is told in words that do not depend on the machine:
+//! The time is told in words that do not depend on the machine:
 //!
 //! - *at once*: the client did not wait; *soon*: it waited, and no longer than its own back-off does;
 //! - *kept*, *early*: the second attempt came when the server had asked for it, or before;
@@ -65,6 +65,9 @@ impl Call {
 
     /// Makes it.
     pub(super) async fn measure(self) -> Cell {
+        if let (Server::Provider(provider), Trouble::Down) = (&self.server, &self.situation.trouble) {
+            provider.down().await;
+        }
         let began = Instant::now();
         let has = timeout(PATIENCE, answered(self.caller, self.request)).await.ok();
         let elapsed = began.elapsed();
@@ -113,7 +116,8 @@ impl Server {
                 provider.script(faults);
             }
             Trouble::Persists(fault) => provider.always(fault),
-            Trouble::Down => provider.down().await,
+            // It goes down when the call is made: its port is not its own from then on.
+            Trouble::Down => {}
             Trouble::Untrusted => unreachable!("it has a server of its own"),
         }
         Self::Provider(provider)

@@ -2,8 +2,7 @@
 //! measured.
 //!
 //! Every client makes the same call, a POST that charges, to a provider of its own with the same fault. Each table is a
-//! [`Group`], a row is a [`Situation`], a column a [`Peer`], and
-//! [`Cell`](cell::Cell) says what is in one.
+//! [`Group`], a row is a [`Situation`], a column a [`Peer`], and [`Cell`](cell::Cell) says what is in one.
 //!
 //! To renew `client-retry/PEERS.md`, put the tables that the failed test prints into the place of those that are there.
 
@@ -65,7 +64,7 @@ fn costs_of_the_docs_are_those_that_are_counted() {
     }
 }
 
-/// The cells of these calls, some at a time.
+/// The cells of these calls, each with its place.
 async fn measured(calls: impl Iterator<Item = (usize, (&Situation, Peer))>) -> Vec<(usize, String)> {
     let mut prepared = Vec::new();
     for (place, (situation, peer)) in calls {

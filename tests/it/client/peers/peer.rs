@@ -1,5 +1,5 @@
 //! Each client that is compared is set up as its own documentation shows, by someone who knows that the call carries a key:
-//! three attempts, and another one wherever the client lets its user ask for it.
+//! three attempts, and a retry wherever the client lets its user ask for one.
 //!
 //! - `reqwest-retry`: `RetryTransientMiddleware` with an `ExponentialBackoff`, whose defaults are left as they are, over a
 //!   `reqwest::Client` that is left as it is.
@@ -162,7 +162,7 @@ fn counted(client: ClientBuilder, dials: &Arc<AtomicUsize>) -> ClientBuilder {
     }))
 }
 
-/// The statuses after which `reqwest-retry` tries again, so that no peer is asked for less.
+/// The statuses after which `reqwest-retry` tries again, so that none is asked for less.
 fn is_transient(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
 }
