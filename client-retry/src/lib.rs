@@ -140,6 +140,11 @@
 //!   says that it has, where another policy let it.
 //! - A call that is dropped ends. Nothing runs on without it.
 //!
+//! # Beside others
+//!
+//! [`peers`] has what `reqwest-retry`, reqwest's own retry, tower's and this crate make of the same faults, as measured, and
+//! says where another is the better choice.
+//!
 //! # What it does not guarantee
 //!
 //! A key keeps a call from taking effect twice only where the server honours it, and for as long as the server
@@ -163,6 +168,8 @@ mod keying;
 mod limits;
 mod middleware;
 mod option;
+#[doc = include_str!("../PEERS.md")]
+pub mod peers {}
 mod plan;
 #[cfg(test)]
 mod punctuality;

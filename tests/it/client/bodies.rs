@@ -10,7 +10,7 @@ use reqwest::Body;
 
 use super::*;
 
-fn streamed(body: &'static str) -> Body {
+pub(super) fn streamed(body: &'static str) -> Body {
     Body::wrap_stream(stream::iter(body.as_bytes().chunks(7).map(Ok::<_, io::Error>)))
 }
 

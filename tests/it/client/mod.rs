@@ -11,6 +11,7 @@ mod errors;
 mod jitter;
 mod keys;
 pub(crate) mod lost;
+mod peers;
 mod redirects;
 mod running;
 mod storm;
@@ -32,11 +33,15 @@ pub(crate) fn bare(version: Version) -> ClientBuilder {
     let client = reqwest::Client::builder()
         .connect_timeout(Duration::from_secs(3))
         .redirect(redirect_policy())
-        .retry(reqwest::retry::never())
-        .no_proxy();
+        .retry(reqwest::retry::never());
+    speaking(client, version)
+}
+
+/// A client of the servers here.
+fn speaking(client: ClientBuilder, version: Version) -> ClientBuilder {
     match version {
-        Version::Http1 => client.http1_only(),
-        Version::Http2 => client.http2_prior_knowledge(),
+        Version::Http1 => client.no_proxy().http1_only(),
+        Version::Http2 => client.no_proxy().http2_prior_knowledge(),
     }
 }
 
