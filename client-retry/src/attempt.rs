@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::Method;
+use http::{Method, StatusCode};
 use idempotency_shared::{Ending, TransportFailure, requested_delay};
 use reqwest::Response;
 use reqwest_middleware::Error;
@@ -19,13 +19,20 @@ pub(crate) enum Outcome {
     /// The head of a response, whose body may still be on its way.
     Response(Response),
     /// No response, or not all of it.
-    Failure(TransportFailure, Failed),
+    Failure {
+        /// Why.
+        failure: TransportFailure,
+        /// What there is to show for it.
+        failed: Failed,
+        /// The status of the response, of which the head arrived.
+        status: Option<StatusCode>,
+    },
 }
 
 impl Outcome {
     /// What there is of an attempt for which no time was left.
     pub(crate) fn unsent() -> Self {
-        Self::Failure(TransportFailure::Unsent, Failed::NoTime)
+        Self::Failure { failure: TransportFailure::Unsent, failed: Failed::NoTime, status: None }
     }
 
     /// What there is of an attempt that may have taken too long.
@@ -48,7 +55,7 @@ impl Outcome {
             Self::Response(response) => {
                 body::length(response, method).filter(|length| (1..=max_buffered as u64).contains(length))
             }
-            Self::Failure(..) => None,
+            Self::Failure { .. } => None,
         }
     }
 
@@ -58,21 +65,33 @@ impl Outcome {
             Self::Response(response) => response,
             failure => return failure,
         };
-        match body::read(response, length, time.end).await {
-            Ok(response) => Self::Response(response),
-            Err(Unread::Late) => Self::late(time),
-            // Whoever has answered was sent the request, redirected or not.
-            Err(Unread::Failed(error)) => Self::failed(error.into(), false),
-            Err(Unread::Short { expected, received }) => {
-                Self::Failure(TransportFailure::TruncatedBody, Failed::Short { expected, received })
+        let status = response.status();
+        let unread = match body::read(response, length, time.end).await {
+            Ok(response) => return Self::Response(response),
+            Err(unread) => unread,
+        };
+        let (failure, failed) = match unread {
+            Unread::Late => (TransportFailure::Timeout, Failed::Timeout(time.limit())),
+            Unread::Failed(error) => (TransportFailure::of(&error), Failed::Error(error.into())),
+            Unread::Short { expected, received } => {
+                (TransportFailure::TruncatedBody, Failed::Short { expected, received })
             }
+        };
+        Self::Failure { failure, failed, status: Some(status) }
+    }
+
+    /// The status of the response, of which the head arrived.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Response(response) => Some(response.status()),
+            Self::Failure { status, .. } => *status,
         }
     }
 
     pub(crate) fn ending(&self) -> Ending<'_> {
         match self {
             Self::Response(response) => Ending::Response { status: response.status(), headers: response.headers() },
-            Self::Failure(failure, _) => Ending::Failure(*failure),
+            Self::Failure { failure, .. } => Ending::Failure(*failure),
         }
     }
 
@@ -93,11 +112,11 @@ impl Outcome {
             Error::Middleware(_) => TransportFailure::Other,
         };
         let failure = if redirected { failure.after_redirect() } else { failure };
-        Self::Failure(failure, Failed::Error(error))
+        Self::Failure { failure, failed: Failed::Error(error), status: None }
     }
 
     fn late(time: Time) -> Self {
-        Self::Failure(TransportFailure::Timeout, Failed::Timeout(time.limit()))
+        Self::Failure { failure: TransportFailure::Timeout, failed: Failed::Timeout(time.limit()), status: None }
     }
 }
 

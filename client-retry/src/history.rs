@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use idempotency_shared::{Ending, IdempotencyKey};
+use idempotency_shared::IdempotencyKey;
 use reqwest::Response;
 
 use crate::attempt::Outcome;
@@ -27,8 +27,8 @@ impl History {
     }
 
     /// An attempt has ended so.
-    pub(crate) fn record(&mut self, ending: Ending<'_>) {
-        self.report.push(Attempt::new(ending, self.delay));
+    pub(crate) fn record(&mut self, outcome: &Outcome) {
+        self.report.push(Attempt::new(outcome.ending(), outcome.status(), self.delay));
     }
 
     /// The attempt that was recorded last is followed by another one. Its response comes back, to be thrown
@@ -36,7 +36,7 @@ impl History {
     pub(crate) fn retrying(&mut self, outcome: Outcome, delay: Duration) -> Option<Response> {
         self.delay = delay;
         let (failed, response) = match outcome {
-            Outcome::Failure(_, failed) => (failed, None),
+            Outcome::Failure { failed, .. } => (failed, None),
             Outcome::Response(response) => (Failed::Response(*self.report.last()), Some(response)),
         };
         if self.cause.is_none() {

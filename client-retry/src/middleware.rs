@@ -120,7 +120,7 @@ impl Settings {
                 now = Instant::now();
                 decision = self.decide(&outcome, &plan, &copies, clock, now);
             }
-            history.record(outcome.ending());
+            history.record(&outcome);
             match decision {
                 Decision::Stop(reason) => {
                     *extensions = own;
@@ -132,7 +132,7 @@ impl Settings {
                     }
                     return match outcome {
                         Outcome::Response(response) => Ok(self.answer(response, &copies, clock, history)),
-                        Outcome::Failure(_, failed) => {
+                        Outcome::Failure { failed, .. } => {
                             Err(reqwest_middleware::Error::middleware(history.into_error(&copies, failed)))
                         }
                     };

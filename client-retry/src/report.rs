@@ -137,11 +137,11 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// `delay` is the wait before it.
-    pub(crate) fn new(ending: Ending<'_>, delay: Duration) -> Self {
-        let (status, failure) = match ending {
-            Ending::Response { status, .. } => (Some(status), None),
-            Ending::Failure(failure) => (None, Some(failure)),
+    /// `status` is that of the head that arrived, and `delay` the wait before it.
+    pub(crate) fn new(ending: Ending<'_>, status: Option<StatusCode>, delay: Duration) -> Self {
+        let failure = match ending {
+            Ending::Response { .. } => None,
+            Ending::Failure(failure) => Some(failure),
         };
         let class = ending.class();
         let is_success = class == Class::Success;
@@ -162,7 +162,8 @@ impl Attempt {
         self.class
     }
 
-    /// The status of its response; `None` where none arrived whole.
+    /// The status of its response; `None` where none arrived. Where the response broke off later, there is a
+    /// [`failure`](Self::failure) too, and a status below 400 still says that the operation took effect.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         self.status
@@ -190,8 +191,9 @@ impl Attempt {
 impl Display for Attempt {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match (self.status, self.problem, self.failure) {
-            (Some(status), Some(problem), _) => write!(f, "{status} ({})", problem.as_str()),
-            (Some(status), None, _) => write!(f, "{status}"),
+            (Some(status), _, Some(failure)) => write!(f, "{status}, but {failure}"),
+            (Some(status), Some(problem), None) => write!(f, "{status} ({})", problem.as_str()),
+            (Some(status), None, None) => write!(f, "{status}"),
             (None, _, Some(failure)) => write!(f, "{failure}"),
             (None, _, None) => f.write_str("no response"),
         }

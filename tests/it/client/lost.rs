@@ -80,6 +80,22 @@ async fn call_whose_every_answer_is_lost_says_that_it_may_have_taken_effect() {
     }
 }
 
+/// C1. Fails when `read` forgets the status.
+#[tokio::test]
+async fn status_of_an_answer_that_breaks_off_each_time_is_in_the_report() {
+    for (version, cut) in [(Version::Http1, Ending::ShortBody), (Version::Http2, Ending::BreakStream(Reason::NO_ERROR))]
+    {
+        let provider = Provider::start(version).await;
+        provider.always(Fault::committed(cut));
+        let error = charge(&quick_client(version), &provider).send().await.unwrap_err();
+        let report = client_retry::Error::of(&error).unwrap().report().unwrap();
+        assert!(report.attempts().iter().all(|attempt| attempt.status().is_some_and(|status| status == 201)));
+        assert!(error.to_string().contains("201 Created, but the response broke off after 3 attempts"), "{error}");
+        assert!(report.is_ambiguous());
+        assert_eq!(provider.ledger().len(), 1, "{version:?}");
+    }
+}
+
 /// C1, where the client cannot help: a body whose length nobody said is its caller's to read. Fails when `replace`
 /// loses the error of the body it wraps.
 #[tokio::test]
