@@ -97,9 +97,8 @@ fn replace(response: Response, body: impl FnOnce(Body) -> Body) -> Response {
     // reqwest keeps the URL apart, and takes it from an extension that only this trait can make.
     let url = http::Response::builder().url(response.url().clone()).body(()).map(http::Response::into_parts);
     let (mut parts, old) = http::Response::<Body>::from(response).into_parts();
-    if let Ok((url, ())) = url {
-        parts.extensions.extend(url.extensions);
-    }
+    let (url, ()) = url.expect("a builder that was given nothing but a URL");
+    parts.extensions.extend(url.extensions);
     Response::from(http::Response::from_parts(parts, body(old)))
 }
 

@@ -99,7 +99,7 @@ impl Builder {
         self
     }
 
-    /// What retries to one origin cost, and what pays for them.
+    /// What retries to one origin cost, and what pays for them. The default is [`RetryBudget::default`].
     pub fn budget(mut self, budget: RetryBudget) -> Self {
         self.budget = budget;
         self
@@ -142,7 +142,7 @@ impl Builder {
         if self.limits.attempt.is_zero() {
             return refuse(ConfigErrorKind::AttemptTimeout);
         }
-        if self.budget.is_empty() {
+        if self.budget.pays_for_nothing() {
             return refuse(ConfigErrorKind::Budget);
         }
         Ok(self.unchecked())
@@ -193,8 +193,8 @@ impl Display for ConfigError {
                 "attempt_timeout is zero, so every attempt would fail: set a time such as 10 s"
             }
             ConfigErrorKind::Budget => {
-                "a retry costs more than the cap of its budget, so none would be sent: raise the cap, or set \
-                 max_attempts to 1"
+                "a retry costs more than the cap of its budget, so none would be sent: raise the cap, or lower the price; \
+                 a client without retries is one with a max_attempts of 1"
             }
         })
     }

@@ -10,7 +10,6 @@ use http::Method;
 use reqwest::{Body, Request, Url};
 
 /// What one call sends.
-#[derive(Debug)]
 pub(crate) struct Copies<'a> {
     /// Without its body, once that was sent and cannot be sent again.
     request: &'a mut Request,

@@ -3,7 +3,7 @@
 //!
 //! It travels inside `reqwest_middleware::Error::Middleware`; [`Error::of`] finds it there.
 //!
-//! No error shows a key, a body or the query of a URL.
+//! No error shows a key, a body or the query of a URL, but what another middleware puts into an error of its own.
 //!
 //! ```no_run
 //! # async fn example(client: reqwest_middleware::ClientWithMiddleware) {

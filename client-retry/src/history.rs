@@ -9,6 +9,7 @@ use reqwest::Response;
 use crate::attempt::Outcome;
 use crate::copies::Copies;
 use crate::error::{Cause, Failed};
+use crate::keying::Legacy;
 use crate::{Attempt, Error, RetryReport, StopReason};
 
 /// The attempts of one call.
@@ -22,8 +23,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn new(key: Option<IdempotencyKey>) -> Self {
-        Self { report: RetryReport::new(key), cause: None, delay: Duration::ZERO }
+    pub(crate) fn new() -> Self {
+        Self { report: RetryReport::new(), cause: None, delay: Duration::ZERO }
     }
 
     /// An attempt has ended so.
@@ -46,21 +47,21 @@ impl History {
     }
 
     /// Tells that another attempt follows, in words that may stand in a log.
-    pub(crate) fn trace(&self, copies: &Copies<'_>, delay: Duration) {
+    pub(crate) fn trace(&self, legacy: &Legacy<'_>, delay: Duration) {
         tracing::debug!(
-            method = %copies.method(),
-            host = copies.url().host_str(),
+            method = %legacy.copies.method(),
+            host = legacy.copies.url().host_str(),
             attempt = self.report.attempts().len(),
             outcome = %self.report.last(),
             ?delay,
-            key = self.key().map(IdempotencyKey::prefix),
+            key = legacy.key().map(IdempotencyKey::prefix),
             "retrying",
         );
     }
 
-    /// The call has ended, for this reason and after this time.
-    pub(crate) fn stop(&mut self, reason: StopReason, elapsed: Duration) {
-        self.report.stop_with(reason, elapsed);
+    /// The call has ended, for this reason and after this time. Each attempt carried the key.
+    pub(crate) fn stop(&mut self, reason: StopReason, elapsed: Duration, key: Option<IdempotencyKey>) {
+        self.report.stop_with(reason, elapsed, key);
     }
 
     pub(crate) fn into_report(self) -> RetryReport {
@@ -74,9 +75,5 @@ impl History {
             None => Cause::first(failed),
         };
         Error::no_response(copies.method(), copies.url(), self.report, cause)
-    }
-
-    pub(crate) fn key(&self) -> Option<&IdempotencyKey> {
-        self.report.key()
     }
 }

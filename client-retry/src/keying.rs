@@ -5,8 +5,8 @@
 //! 2. The [`IdempotencyKey`] among the request's extensions.
 //! 3. For the methods that are keyed: the key that this call had when the same request came through before, for
 //!    somebody outside of this middleware may retry as well.
-//! 4. For the same methods: the key that the current [`Propagation`] derives from where the call goes, or that of an
-//!    extension.
+//! 4. For the same methods: the key that the [`Propagation`] among the extensions, or else the current one, derives
+//!    from where the call goes.
 //! 5. For the same methods: a random one.
 //!
 //! The first two also key a method that is not keyed by itself. Where both are there and differ, where a value cannot
@@ -97,24 +97,49 @@ fn derived(propagation: &Propagation, request: &Request) -> Result<IdempotencyKe
         .map_err(|error| Error::derived_key_reused(request, error))
 }
 
-/// The key that a request had, left in its caller's extensions when it failed.
+/// What a call leaves in its caller's extensions, unless it succeeds: when it fails, and when it is dropped.
+pub(crate) struct Legacy<'a> {
+    pub(crate) extensions: &'a mut Extensions,
+    pub(crate) copies: Copies<'a>,
+    key: Option<IdempotencyKey>,
+}
+
+impl<'a> Legacy<'a> {
+    pub(crate) fn new(key: Option<IdempotencyKey>, copies: Copies<'a>, extensions: &'a mut Extensions) -> Self {
+        Self { extensions, copies, key }
+    }
+
+    pub(crate) fn key(&self) -> Option<&IdempotencyKey> {
+        self.key.as_ref()
+    }
+
+    /// Leaves nothing: the call has succeeded, and nobody will repeat it.
+    pub(crate) fn take_key(&mut self) -> Option<IdempotencyKey> {
+        self.key.take()
+    }
+}
+
+impl Drop for Legacy<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take()
+            && let Some(request) = self.copies.to_request()
+        {
+            self.extensions.insert(Earlier { key, request: Arc::new(request) });
+        }
+    }
+}
+
+/// The key that a request had when it came through before.
 ///
 /// A retry outside of this middleware sends the same request again, with the same extensions: same method, same URL,
 /// and a body in the same place of memory, which this keeps from being used for another.
 #[derive(Clone)]
-pub(crate) struct Earlier {
+struct Earlier {
     key: IdempotencyKey,
     request: Arc<Request>,
 }
 
 impl Earlier {
-    /// Leaves the key to whoever sends the same request again with these extensions.
-    pub(crate) fn leave(key: &IdempotencyKey, copies: &Copies<'_>, extensions: &mut Extensions) {
-        if let Some(request) = copies.to_request() {
-            extensions.insert(Self { key: key.clone(), request: Arc::new(request) });
-        }
-    }
-
     fn is_of(&self, request: &Request) -> bool {
         let place = |request: &Request| request.body().and_then(Body::as_bytes).map(<[u8]>::as_ptr_range);
         let earlier = &*self.request;
@@ -192,7 +217,7 @@ mod tests {
         assert_ne!(random[0], random[1]);
     }
 
-    /// Fails when `choose` asks the current propagation first, or not at all.
+    /// Fails when `propagation` asks for the current one first, or not at all.
     #[tokio::test]
     async fn extension_goes_before_the_current_propagation() {
         let current = run();
@@ -282,7 +307,7 @@ mod tests {
         let again = first.try_clone().unwrap();
         let mut extensions = extensions(run());
         let key = keyed(&mut first, &extensions).unwrap().unwrap();
-        Earlier::leave(&key, &Copies::new(&mut first), &mut extensions);
+        drop(Legacy::new(Some(key.clone()), Copies::new(&mut first), &mut extensions));
         assert_eq!(sent(again, &extensions), [key.as_str()]);
 
         let mut equal = post();

@@ -60,16 +60,17 @@
 //! | Success | below 400 | no |
 //! | ReplayedFailure | 400 and above, marked `Idempotent-Replayed: true` | no |
 //! | Settled | `response-unavailable`, `outcome-unknown`, `caller-changed`, `record-unreadable` | no |
-//! | Misuse | a problem with the key | no |
+//! | Misuse | `key-missing`, `key-invalid`, `key-too-long`, `key-repeated`, `key-reused` | no |
 //! | InProgress | 409 whose server says that the run goes on, or when to come back | keyed; up to 10 polls, which are no attempts |
 //! | NotSent | no address, refused, connection or TLS not there in time | yes |
-//! | Refused | 425, HTTP/2 `REFUSED_STREAM` and `GOAWAY` before the request was processed | yes, the first at once and for free |
-//! | Throttled | 429, 503, 413 with `Retry-After` | if safe |
-//! | Ambiguous | 408, 500, 502, 504, a timeout, a connection or body that broke off | if safe |
+//! | Refused | `body-unreadable`; 425, HTTP/2 `REFUSED_STREAM` and `GOAWAY` before the request was processed | yes, the first at once and for free |
+//! | Throttled | `overloaded`, `draining`, `store-unavailable`, `lease-lost`, `transaction-failed`; 429, 503, 413 with `Retry-After` | if safe |
+//! | Ambiguous | `transaction-lost`, `handler-panicked`; 408, every 5xx but 501, 503 and 505, a timeout, a connection or body that broke off | if safe |
 //! | Conflict | other 409 and 422 | a 409 after an ambiguous attempt |
-//! | Fatal | certificate, URL, redirect loop, every other 4xx, 501, 505 | no |
+//! | Fatal | `principal-required`, `request-too-large`; certificate, URL, redirect loop, every other 4xx, 501, 505 | no |
 //!
-//! What another middleware inside of this one returns as its own error is ambiguous.
+//! A code is what a server of this suite sends in `Idempotency-Problem` ([`ProblemCode`]). It decides before the
+//! status. What another middleware inside of this one returns as its own error is ambiguous.
 //!
 //! # Limits
 //!
@@ -77,8 +78,8 @@
 //!
 //! - 3 attempts; 30 s for the call and 10 s for an attempt, by the monotonic clock. The deadline of a [`Propagation`]
 //!   ends the call earlier.
-//! - Waits are drawn from zero to 100 ms, doubled with each retry up to 5 s; ten times that after a 429 or 503, and
-//!   after what took too long: no answer within the time of an attempt, a 408 or a 504.
+//! - Waits are drawn from zero to 100 ms, doubled with each retry up to 5 s; ten times that, up to the same 5 s, after
+//!   a 429 or 503, and after what took too long: no answer within the time of an attempt, a 408 or a 504.
 //! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or
 //!   the time that is left, the response is returned at once.
 //! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay
@@ -132,7 +133,8 @@
 //!
 //! - Middlewares that are added after this one run on every attempt, those before it once. Of two instances in one
 //!   chain the inner one does nothing.
-//! - A retry outside of it, which sends the same request with the same extensions again, uses the same key again.
+//! - A retry outside of it, which sends the same request with the same extensions again, uses the same key again, also
+//!   where it has dropped the first call. A request whose body is a stream is not known again.
 //! - Over HTTP/2 attempts share a connection. Set reqwest's `http2_keep_alive_interval`, or one that has fallen silent
 //!   is waited for on each of them.
 //! - reqwest's own retry is turned off above: it repeats what was refused, and counts nothing of it.
@@ -142,8 +144,8 @@
 //!
 //! # Beside others
 //!
-//! [`peers`] has what `reqwest-retry`, reqwest's own retry, tower's and this crate make of the same faults, as measured, and
-//! says where another is the better choice.
+//! [`peers`] has what `reqwest-retry`, reqwest's own retry, tower's and this crate make of the same faults, as
+//! measured, and says where another is the better choice.
 //!
 //! # What it does not guarantee
 //!

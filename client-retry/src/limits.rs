@@ -1,5 +1,5 @@
-//! How far a client goes for an answer is bounded in every direction before its first request: the
-//! limits of a call are checked once, when they are built.
+//! How far a client goes for an answer is bounded in every direction before its first request: these are the bounds,
+//! which the builder has checked.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -23,14 +23,14 @@ pub(crate) struct Limits {
     pub(crate) attempt: Duration,
     /// The longest wait that a server can ask for.
     pub(crate) max_retry_after: Duration,
-    /// How long a body may be to be read within the attempt.
+    /// How long a body may be to be read within the attempt, in bytes.
     pub(crate) max_buffered: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            max_attempts: NonZeroU32::new(3).unwrap_or(NonZeroU32::MIN),
+            max_attempts: const { NonZeroU32::MIN.saturating_add(2) },
             max_polls: 10,
             backoff: Backoff::default(),
             throttled_backoff: Backoff::THROTTLED,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use http::{Extensions, StatusCode};
-use idempotency_shared::{Call, IdempotencyKey};
+use idempotency_shared::Call;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::copies::Copies;
 use crate::current::Place;
 use crate::history::History;
-use crate::keying::{self, Earlier, Keying};
+use crate::keying::{self, Keying, Legacy};
 use crate::limits::Limits;
 use crate::plan::{Circumstances, Plan, Retry, Step};
 use crate::{Builder, Error, NoRetry, StopReason, body, current, redirect};
@@ -78,69 +78,64 @@ impl Middleware for IdempotentRetry {
         if opted_out {
             return next.run(request, extensions).await;
         }
-        self.settings.run(Copies::new(&mut request), key, clock, extensions, next).await
+        let legacy = Legacy::new(key, Copies::new(&mut request), extensions);
+        self.settings.run(legacy, clock, next).await
     }
 }
 
 impl Settings {
-    async fn run(
-        &self,
-        mut copies: Copies<'_>,
-        key: Option<IdempotencyKey>,
-        clock: Clock,
-        extensions: &mut Extensions,
-        next: Next<'_>,
-    ) -> Result<Response> {
-        let call = Call::new(copies.method());
-        let call = if key.is_some() { call.keyed() } else { call };
-        let mut plan = Plan::new(&self.limits, call, copies.are_many());
-        let mut history = History::new(key);
+    async fn run(&self, mut legacy: Legacy<'_>, clock: Clock, next: Next<'_>) -> Result<Response> {
+        let call = Call::new(legacy.copies.method());
+        let call = if legacy.key().is_some() { call.keyed() } else { call };
+        let mut plan = Plan::new(&self.limits, call, legacy.copies.are_many());
+        let mut history = History::new();
         let mut now = clock.began();
         loop {
-            let limit = copies.timeout().unwrap_or(self.limits.attempt);
+            let limit = legacy.copies.timeout().unwrap_or(self.limits.attempt);
             let time = clock.attempt(limit, now);
-            let mut own = extensions.clone();
+            let mut own = legacy.extensions.clone();
             let place = Place::of(&own);
-            let mut outcome = if time.limit().is_zero() {
+            let mut outcome = if time.is_up() {
                 // A wait can end later than it should, and what is begun can be on the wire at once.
                 Outcome::unsent()
             } else {
-                let mut attempt = pin!(current::around(place, next.clone().run(copies.next(), &mut own)));
+                let mut attempt = pin!(current::around(place, next.clone().run(legacy.copies.next(), &mut own)));
                 let ended = timeout_at(time.end, attempt.as_mut()).await;
                 Outcome::of(ended, || current::was_redirected(attempt), time)
             };
             now = Instant::now();
-            let mut decision = self.decide(&outcome, &plan, &copies, clock, now);
+            let mut decision = self.decide(&outcome, &plan, &legacy.copies, clock, now);
             // What is returned is whole, or that it broke off is an outcome of its own.
             if let Decision::Stop(_) = decision
-                && let Some(length) = outcome.unread(copies.method(), self.limits.max_buffered)
+                && let Some(length) = outcome.unread(legacy.copies.method(), self.limits.max_buffered)
             {
                 // In a box, since what few calls need makes the future of every call larger.
                 outcome = Box::pin(outcome.read(length, time)).await;
                 now = Instant::now();
-                decision = self.decide(&outcome, &plan, &copies, clock, now);
+                decision = self.decide(&outcome, &plan, &legacy.copies, clock, now);
             }
             history.record(&outcome);
             match decision {
                 Decision::Stop(reason) => {
-                    *extensions = own;
-                    history.stop(reason, now.saturating_duration_since(clock.began()));
-                    if reason == StopReason::Succeeded {
-                        self.ledger.deposit(copies.url());
-                    } else if let Some(key) = history.key() {
-                        Earlier::leave(key, &copies, extensions);
-                    }
+                    *legacy.extensions = own;
+                    let key = if reason == StopReason::Succeeded {
+                        self.ledger.deposit(legacy.copies.url());
+                        legacy.take_key()
+                    } else {
+                        legacy.key().cloned()
+                    };
+                    history.stop(reason, now.saturating_duration_since(clock.began()), key);
                     return match outcome {
-                        Outcome::Response(response) => Ok(self.answer(response, &copies, clock, history)),
+                        Outcome::Response(response) => Ok(self.answer(response, &legacy.copies, clock, history)),
                         Outcome::Failure { failed, .. } => {
-                            Err(reqwest_middleware::Error::middleware(history.into_error(&copies, failed)))
+                            Err(reqwest_middleware::Error::middleware(history.into_error(&legacy.copies, failed)))
                         }
                     };
                 }
                 Decision::Retry(retry, withdrawal) => {
                     let at = now + retry.delay;
                     plan.retrying(outcome.ending(), retry);
-                    history.trace(&copies, retry.delay);
+                    history.trace(&legacy, retry.delay);
                     if let Some(response) = history.retrying(outcome, retry.delay) {
                         Box::pin(body::discard(response, at)).await;
                     }
@@ -179,8 +174,8 @@ impl Settings {
         let streams =
             body::length(&response, copies.method()).is_none_or(|length| length > self.limits.max_buffered as u64);
         // A request with a time of its own has it for the body, too. What a connection is upgraded to is none.
-        let is_bounded = copies.timeout().is_some() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if streams && !is_bounded { body::bound(response, clock.end()) } else { response }
+        let needs_no_bound = copies.timeout().is_some() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if streams && !needs_no_bound { body::bound(response, clock.end()) } else { response }
     }
 }
 

@@ -1,5 +1,5 @@
-//! One call can be told apart from the others of its client by what its request carries as an
-//! extension, and a service that reads keys in quotes only by the [`KeyFormat`].
+//! A request says by its extensions that it is not to be treated like the other calls of its client: without a key, or
+//! without retries. The [`KeyFormat`] is said once, for services that read keys only in quotes.
 //!
 //! ```no_run
 //! # async fn example(client: reqwest_middleware::ClientWithMiddleware) -> reqwest_middleware::Result<()> {
@@ -23,7 +23,8 @@ pub struct NoIdempotencyKey;
 
 /// An extension of a request that sends it once, without limits of time and without a report.
 ///
-/// It still gets its key, so that whoever retries it can.
+/// It still gets its key. Whoever retries it on the outside gives it one, as an extension, since nothing here keeps the
+/// one that was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRetry;
 

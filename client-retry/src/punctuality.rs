@@ -137,8 +137,8 @@ async fn play(answers: Vec<Answer>, retry: IdempotentRetry, method: Method) -> P
 }
 
 proptest! {
-    /// Fails when `run` waits for half of the delay, `decide` does not pass on what was asked, `Clock::attempt` does not
-    /// ask for its end, or an attempt is begun when the time is up.
+    /// Fails when `run` waits for half of the delay, `decide` does not pass on what was asked, `Clock::attempt` does
+    /// not ask for its end, or an attempt is begun when the time is up.
     #[test]
     fn no_attempt_is_earlier_than_asked_or_later_than_the_deadline(
         answers in answers(),

@@ -35,16 +35,17 @@ pub struct RetryReport {
 
 impl RetryReport {
     /// The report of a call that has not begun.
-    pub(crate) fn new(key: Option<IdempotencyKey>) -> Self {
+    pub(crate) fn new() -> Self {
         let (stop, elapsed) = (StopReason::Final, Duration::ZERO);
-        Self { key, attempts: SmallVec::new(), stop, elapsed, left_origin: false }
+        Self { key: None, attempts: SmallVec::new(), stop, elapsed, left_origin: false }
     }
 
     pub(crate) fn push(&mut self, attempt: Attempt) {
         self.attempts.push(attempt);
     }
 
-    pub(crate) fn stop_with(&mut self, reason: StopReason, elapsed: Duration) {
+    pub(crate) fn stop_with(&mut self, reason: StopReason, elapsed: Duration, key: Option<IdempotencyKey>) {
+        self.key = key;
         self.stop = reason;
         self.elapsed = elapsed;
     }
@@ -210,7 +211,7 @@ pub enum StopReason {
     Succeeded,
     /// Another attempt would end alike.
     Final,
-    /// The call has neither a key nor an idempotent method, and may have taken effect.
+    /// The call has neither a key nor an idempotent method, so that it cannot be repeated safely.
     NotSafe,
     /// The body of the request is a stream, which can be sent once.
     BodyNotReplayable,
@@ -231,11 +232,13 @@ impl Display for StopReason {
         f.write_str(match self {
             Self::Succeeded => "succeeded",
             Self::Final => "another attempt would end alike",
-            Self::NotSafe => "it may have taken effect, and has no idempotency key under which it could be repeated",
+            Self::NotSafe => {
+                "it has neither an idempotency key nor an idempotent method, and cannot be repeated safely"
+            }
             Self::BodyNotReplayable => "its body is a stream, which can be sent only once",
             Self::AttemptsExhausted => "no more attempts are allowed",
             Self::PollsExhausted => "the run under this key still goes on",
-            Self::BudgetExhausted => "the retry budget of this origin is empty, because too few requests to it succeed",
+            Self::BudgetExhausted => "the retry budget of this origin is empty, because too few requests succeed",
             Self::AskedTooLong => "the server asks for a longer wait than there is time for",
             Self::Deadline => "the time for the call is up",
         })

@@ -2,8 +2,8 @@
 //! and shows the ledger.
 //!
 //! ```text
-//! caller ──order-4711──► service (a process of its own, SQLite) ──derived key──► provider
-//!        client-retry            idempotency-layer, client-retry                 a ledger
+//! caller ──key──► service (a process of its own, SQLite) ──derived key──► provider
+//!        client-retry     idempotency-layer, client-retry                 a ledger
 //! ```
 //!
 //! 1. The caller orders. Its client makes one key and keeps it on every attempt.

@@ -15,7 +15,7 @@ impl Script {
     /// Sixteen seeds in a row are sixteen different scripts.
     pub(crate) fn from_seed(seed: u64) -> Self {
         let pick = |number: u64| usize::try_from(number % 4).unwrap_or_default();
-        Self { loss: Loss::ALL[pick(seed)], kill: Kill::ALL[pick(seed / 4 + seed)] }
+        Self { loss: Loss::ALL[pick(seed)], kill: Kill::ALL[pick((seed / 4).wrapping_add(seed))] }
     }
 }
 

@@ -4,8 +4,8 @@
 //! again. [`IdempotencyLayer`] makes that safe for any [`tower`](https://docs.rs/tower) service:
 //!
 //! 1. A keyed request (default: every POST) without an `Idempotency-Key` is refused.
-//! 2. At most one *holder* of a key at a time runs the handler, in a task of its own: a client that disconnects does not
-//!    stop it.
+//! 2. At most one *holder* of a key at a time runs the handler, in a task of its own: a client that disconnects does
+//!    not stop it.
 //! 3. The response is recorded before it is sent; where the store is away for longer than the
 //!    [record deadline](IdempotencyLayer::record_deadline), it is sent and the recording goes on. Once recorded, every
 //!    later request with the key gets it, byte for byte, for as long as the retention lasts.
@@ -62,11 +62,11 @@
 //!
 //! # Calls to others
 //!
-//! - A handler finds its [`Propagation`] in the request's extensions, as an argument (with the feature `axum`), and, deep
-//!   inside, as [`Propagation::current`].
-//! - It is the current one while the handler runs and while its body is read for the record. A task of the handler's own
-//!   has it if it was started with [`Propagation::spawn`], and not if it was with `tokio::spawn`. A stream that goes on
-//!   after the layer has stopped reading has none, and takes a clone along if it needs one.
+//! - A handler finds its [`Propagation`] in the request's extensions, as an argument (with the feature `axum`), and,
+//!   deep inside, as [`Propagation::current`].
+//! - It is the current one while the handler runs and while its body is read for the record. A task of the handler's
+//!   own has it if it was started with [`Propagation::spawn`], and not if it was with `tokio::spawn`. A stream that
+//!   goes on after the layer has stopped reading has none, and takes a clone along if it needs one.
 //! - Its scope and principal are those of the layer, and it has no deadline. Of two layers with different scopes it is
 //!   the inner one's.
 //! - A run that has given a derived key away is not forgotten, whatever it answers; nor is one that has left a clone
@@ -120,8 +120,8 @@
 //!
 //! None is on by default.
 //!
-//! - `axum`: [`Operation`] and [`Propagation`] as extractors, [`TransactionError`] as a response, and the full path of nested routers in
-//!   the fingerprint.
+//! - `axum`: [`Operation`] and [`Propagation`] as extractors, [`TransactionError`] as a response, and the full path of
+//!   nested routers in the fingerprint.
 //! - `multipart`: forms fingerprinted by their parts.
 //! - `postgres`: the `PostgresStore`, for many processes and for money, with the handler's transaction.
 //! - `redis`: the `RedisStore`, for many processes, on Redis or Valkey, single, behind Sentinel or as a cluster.
@@ -189,7 +189,8 @@ pub use self::store::{SqliteStore, SqliteTransaction};
 pub use self::transaction::{TransactionError, TransactionErrorKind, TransactionGuard};
 
 // What a layer is configured with and what its handlers get, so that a service need not depend on the crate of shared
-// words for it. Whoever must name the `Operation` of a derived key, which is not the layer's, finds it in `propagation`.
+// words for it. Whoever must name the `Operation` of a derived key, which is not the layer's, finds it in
+// `propagation`.
 #[cfg(feature = "axum")]
 pub use idempotency_shared::MissingPropagation;
 pub use idempotency_shared::{

@@ -94,7 +94,6 @@ impl Ledger {
 }
 
 /// A retry that is paid for. It is paid back when this is dropped, unless the retry is sent.
-#[derive(Debug)]
 #[must_use]
 pub(crate) struct Withdrawal {
     /// In a box, since few calls need one and each has room for it.

@@ -41,8 +41,8 @@ pub(crate) async fn order_at_once(store: impl Fn(&str) -> String) {
     }
 }
 
-/// E5, the limit of all this. Fails when `Books::claim` honours keys in spite of `Keys::Ignores`, or `Shared::propagation`
-/// makes the attempt part of the scope.
+/// E5, the limit of all this. Fails when `Books::claim` honours keys in spite of `Keys::Ignores`, or
+/// `Shared::propagation` makes the attempt part of the scope.
 #[tokio::test(flavor = "multi_thread")]
 async fn provider_that_ignores_keys_charges_again_for_a_run_that_was_killed() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use super::premises::Premises;
 use super::sqlite;
 use crate::client::lost::losses;
 
-/// E1. Fails when `choose` does not ask for the current propagation, `run::start` puts none around the handler, or
+/// E1. Fails when `propagation` does not ask for the current one, `run::start` puts none around the handler, or
 /// `Shared::propagation` makes the attempt part of the scope.
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_the_provider_fails_with_each_order_is_made_and_charged_once() {

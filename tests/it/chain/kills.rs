@@ -14,8 +14,8 @@ use super::premises::Premises;
 use super::{EVERYONE, sqlite};
 use crate::request::again_until;
 
-/// E3. Fails when `machine::claim` never takes over a lease that has lapsed, `Shared::propagation` makes the attempt part of
-/// the scope, or `choose` does not ask for the current propagation.
+/// E3. Fails when `machine::claim` never takes over a lease that has lapsed, `Shared::propagation` makes the attempt
+/// part of the scope, or `propagation` does not ask for the current one.
 #[tokio::test(flavor = "multi_thread")]
 async fn wherever_the_service_is_killed_each_order_is_made_and_charged_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -6,7 +6,8 @@
 //!                        (kills)
 //! ```
 //!
-//! The tests here have their records and books in SQLite; `redis::chain` and `postgres::chain` do the same with servers.
+//! The tests here have their records and books in SQLite; `redis::chain` and `postgres::chain` do the same with
+//! servers.
 
 mod caller;
 pub(crate) mod callers;

@@ -1,5 +1,5 @@
-//! Where a shop is: its address, its store and its provider, which stay the same when it is killed and another takes its
-//! place.
+//! Where a shop is: its address, its store and its provider, which stay the same when it is killed and another takes
+//! its place.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

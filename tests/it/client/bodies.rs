@@ -103,7 +103,7 @@ async fn response_that_was_read_is_like_one_that_was_not() {
     }
 }
 
-/// Fails when `is_small` asks for a body where there cannot be one.
+/// Fails when `length` does not ask for the method.
 #[tokio::test]
 async fn answer_to_head_has_no_body_to_read() {
     for version in Version::BOTH {

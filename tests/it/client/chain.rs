@@ -10,6 +10,7 @@ use idempotency_tests::provider::{Answer, Ending, Fault, Provider};
 use idempotency_tests::wire::Version;
 use reqwest::{Request, Response};
 use reqwest_middleware::{Middleware, Next, Result};
+use tokio::time::timeout;
 
 use super::*;
 
@@ -41,6 +42,20 @@ impl Middleware for Again {
         match first {
             Ok(response) if response.status().as_u16() < 500 => Ok(response),
             _ => next.run(request, extensions).await,
+        }
+    }
+}
+
+/// Drops a call that takes too long, and makes it once more.
+struct Impatient(Duration);
+
+#[async_trait]
+impl Middleware for Impatient {
+    async fn handle(&self, request: Request, extensions: &mut Extensions, next: Next<'_>) -> Result<Response> {
+        let first = request.try_clone().expect("no stream");
+        match timeout(self.0, next.clone().run(first, extensions)).await {
+            Ok(answered) => answered,
+            Err(_) => next.run(request, extensions).await,
         }
     }
 }
@@ -84,7 +99,7 @@ async fn attempts_of_two_instances_do_not_multiply() {
     }
 }
 
-/// C17, of a retry that is not ours. Fails when `finish` leaves no key to it.
+/// C17, of a retry that is not ours. Fails when `Legacy` leaves nothing.
 #[tokio::test]
 async fn retry_outside_repeats_the_call_under_its_key() {
     for version in Version::BOTH {
@@ -93,6 +108,20 @@ async fn retry_outside_repeats_the_call_under_its_key() {
         let response = charge(&chain(version).with(Again).with(retry()).build(), &provider).send().await.unwrap();
         assert_eq!(response.status(), 502);
         assert_eq!((provider.received().len(), provider.ledger().len()), (6, 1), "{version:?}");
+        one_key(&provider.received());
+    }
+}
+
+/// C17, of a retry that gives up waiting. Fails when `run` leaves its key at its end rather than when it is dropped.
+#[tokio::test]
+async fn retry_outside_that_drops_the_call_repeats_it_under_its_key() {
+    for version in Version::BOTH {
+        let provider = Provider::start(version).await;
+        provider.script([Fault::committed(Ending::Silence)]);
+        let impatient = Impatient(Duration::from_millis(300));
+        let response = charge(&chain(version).with(impatient).with(retry()).build(), &provider).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), provider.received().len()), (201, 2), "{version:?}");
+        assert_eq!(provider.ledger().len(), 1, "{version:?}");
         one_key(&provider.received());
     }
 }
@@ -142,7 +171,7 @@ async fn inner_middleware_runs_on_each_attempt() {
     }
 }
 
-/// Fails when `handle` retries in spite of it, or gives no key.
+/// Fails when `handle` does not ask for `NoRetry`, or asks before it has the key.
 #[tokio::test]
 async fn call_that_opts_out_is_sent_once_under_a_key() {
     for version in Version::BOTH {

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::*;
 
-/// C8. Fails when `call` is spawned, or `Withdrawal` does not pay back.
+/// C8. Fails when `Settings::run` is spawned, or `Withdrawal` does not pay back.
 #[tokio::test]
 async fn dropped_call_sends_nothing_and_owes_nothing() {
     let long = Backoff::new(Duration::from_secs(1), Duration::from_secs(1)).unwrap();

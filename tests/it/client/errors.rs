@@ -15,7 +15,7 @@ fn chain(error: &reqwest_middleware::Error) -> Vec<String> {
     successors(Some(first), |error| (*error).source()).map(ToString::to_string).collect()
 }
 
-/// Fails when `Cause` forgets the first, or its words say less.
+/// Fails when `into_error` makes its cause without the first one.
 #[tokio::test]
 async fn first_cause_is_in_the_chain() {
     let provider = Provider::start(Version::Http1).await;
@@ -41,7 +41,7 @@ async fn first_cause_is_in_the_chain() {
     }
 }
 
-/// Fails when the source of a single failure is not reqwest's error.
+/// Fails when `Cause::source` is `None` without a first cause.
 #[tokio::test]
 async fn single_failure_is_reqwests_error() {
     let provider = Provider::start(Version::Http1).await;

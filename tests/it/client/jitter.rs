@@ -26,7 +26,7 @@ async fn calls_and_instances_draw_waits_of_their_own() {
     }
 }
 
-/// C10. Fails when the back-off or a counter overflows.
+/// C10. Fails when `ceiling_nanos` multiplies without saturating.
 #[tokio::test]
 async fn ten_thousandth_attempt_is_like_any_other() {
     let provider = Provider::start(Version::Http1).await;

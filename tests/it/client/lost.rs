@@ -34,7 +34,7 @@ pub(crate) fn losses(version: Version) -> Vec<Ending> {
 }
 
 /// C1. Fails when `Copies::next` takes the body away, `keying.key` is asked before each attempt, `read` does not
-/// compare lengths, or `decided` leaves out `whole`.
+/// compare lengths, or `unread` finds nothing to read.
 #[tokio::test]
 async fn lost_answer_is_fetched_under_the_same_key() {
     for version in Version::BOTH {

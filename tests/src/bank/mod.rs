@@ -117,7 +117,7 @@ async fn transfer<B: Books>(
     if let Some((client, url)) = &bank.provider {
         let key = run.operation("charge").with(&transfer.reference).key()?;
         let charge = json!({ "amount": transfer.amount, "currency": "EUR" });
-        let call = client.post(&**url).header("idempotency-key", key.as_str()).json(&charge);
+        let call = client.post(&**url).header("idempotency-key", key.quoted()).json(&charge);
         call.send().await?.error_for_status()?;
     }
     let mut transaction = operation.transaction(&bank.store).await?;

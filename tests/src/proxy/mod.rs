@@ -1,15 +1,15 @@
 //! A TCP proxy between a client and its server that counts round trips, and loses what a network may lose.
 //!
-//! 1. It knows bytes and no protocol, but for what [`Request::Runs`] needs of PostgreSQL's. A request is what it reads at once from a client; a round trip is counted when the
-//!    server sends something after a request was sent on. What is pipelined in one write is one round trip, and a push
-//!    that nobody asked for is none.
-//! 2. A fault strikes once, on the first request it is for, and the test can wait until it has. Of several that wait, the
-//!    one that was asked for first strikes.
+//! 1. It knows bytes and no protocol, but for what [`Request::Runs`] needs of PostgreSQL's. A request is what it reads
+//!    at once from a client; a round trip is counted when the server sends something after a request was sent on. What
+//!    is pipelined in one write is one round trip, and a push that nobody asked for is none.
+//! 2. A fault strikes once, on the first request it is for, and the test can wait until it has. Of several that wait,
+//!    the one that was asked for first strikes.
 //! 3. [`mend`](Proxy::mend) ends everything that is wrong, except on connections that are silent: those stay so.
 //!
-//! It does not tell apart what is on one connection at the same time: a swallowed reply is the first that comes after the
-//! request, so a test that has several under way on one connection does not know whose it was. Requests over 64 KiB are
-//! read in pieces and may be counted as several round trips.
+//! It does not tell apart what is on one connection at the same time: a swallowed reply is the first that comes after
+//! the request, so a test that has several under way on one connection does not know whose it was. Requests over 64 KiB
+//! are read in pieces and may be counted as several round trips.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -116,8 +116,8 @@ impl Proxy {
         self.network.passage.send_modify(|passage| passage.delay = delay);
     }
 
-    /// From now on connections stay open and nothing passes, in either direction. What was sent meanwhile arrives once it
-    /// is mended, also when its client has gone. It strikes when there are bytes that do not pass.
+    /// From now on connections stay open and nothing passes, in either direction. What was sent meanwhile arrives once
+    /// it is mended, also when its client has gone. It strikes when there are bytes that do not pass.
     pub fn hang(&self) -> Fault {
         let struck = Event::new();
         self.network.passage.send_modify(|passage| passage.hang = Some(struck.clone()));
@@ -130,8 +130,8 @@ impl Proxy {
         self.arm(Armed::new(to, Kind::Drop))
     }
 
-    /// Keeps a request from the server, and resets the client's connection (TCP RST): nothing has happened, and the client
-    /// does not know it.
+    /// Keeps a request from the server, and resets the client's connection (TCP RST): nothing has happened, and the
+    /// client does not know it.
     pub fn reset_request(&self, request: Request<'_>) -> Fault {
         self.arm(Armed::new(request, Kind::Refuse))
     }
@@ -146,7 +146,8 @@ impl Proxy {
         self.arm(Armed::new(to, Kind::Halve))
     }
 
-    /// Lets the server have a request, swallows its reply, and is silent on the connection from then on, which stays open.
+    /// Lets the server have a request, swallows its reply, and is silent on the connection from then on, which stays
+    /// open.
     pub fn silence_reply(&self, to: Request<'_>) -> Fault {
         self.arm(Armed::new(to, Kind::Silence))
     }

@@ -106,13 +106,14 @@ impl<B: Books> Shop<B> {
         let price = self.till.price(run, order).await?;
         let delivery = self.till.delivery().await?;
         self.failpoint.pass(Point::Charged).await;
-        self.books.write(&self.store, operation, run.principal().unwrap_or_default(), order).await?;
+        self.books.write(&self.store, operation, run.principal().ok_or("an order of nobody")?, order).await?;
         Ok(json!({ "attempt": operation.attempt(), "price": price, "delivery": delivery }))
     }
 }
 
 async fn orders<B: Books>(State(shop): State<Shop<B>>, headers: HeaderMap) -> Result<String, StatusCode> {
-    let count = shop.books.count(account(&headers).unwrap_or_default()).await;
+    let account = account(&headers).ok_or(StatusCode::UNAUTHORIZED)?;
+    let count = shop.books.count(account).await;
     count.map(|count| count.to_string()).map_err(|failure| {
         tracing::warn!(failure, "the books cannot be read");
         StatusCode::SERVICE_UNAVAILABLE
