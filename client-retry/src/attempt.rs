@@ -4,14 +4,15 @@
 use std::time::{Duration, SystemTime};
 
 use http::{Method, StatusCode};
-use idempotency_shared::{Ending, TransportFailure, requested_delay};
-use reqwest::Response;
+use idempotency_shared::{Class, Ending, TransportFailure, requested_delay};
+use reqwest::{Response, Url};
 use reqwest_middleware::Error;
 use tokio::time::error::Elapsed;
 
 use crate::body::{self, Unread};
 use crate::clock::Time;
 use crate::error::Failed;
+use crate::redirect;
 
 /// What an attempt has come to.
 #[derive(Debug)]
@@ -80,6 +81,27 @@ impl Outcome {
         Self::Failure { failure, failed, status: Some(status) }
     }
 
+    /// Whether the response comes from elsewhere than what was asked, so that a server before that one got the request
+    /// too.
+    pub(crate) fn is_redirected(&self, url: &Url) -> bool {
+        match self {
+            Self::Response(response) => {
+                !redirect::is_same_place(response.url(), url) && redirect::is_known(response.url())
+            }
+            Self::Failure { .. } => false,
+        }
+    }
+
+    /// Whether the response comes from another origin.
+    pub(crate) fn left_origin(&self, url: &Url) -> bool {
+        match self {
+            Self::Response(response) => {
+                !redirect::is_same_origin(response.url(), url) && redirect::is_known(response.url())
+            }
+            Self::Failure { .. } => false,
+        }
+    }
+
     /// The status of the response, of which the head arrived.
     pub(crate) fn status(&self) -> Option<StatusCode> {
         match self {
@@ -88,9 +110,18 @@ impl Outcome {
         }
     }
 
-    pub(crate) fn ending(&self) -> Ending<'_> {
+    /// How the attempt to ask for `url` ended.
+    pub(crate) fn ending(&self, url: &Url) -> Ending<'_> {
         match self {
-            Self::Response(response) => Ending::Response { status: response.status(), headers: response.headers() },
+            Self::Response(response) => {
+                let ending = Ending::Response { status: response.status(), headers: response.headers() };
+                // Whoever refuses to process what was redirected does not know what the first server did.
+                let is_refused = response.status().is_client_error() && ending.class() == Class::Refused;
+                if is_refused && self.is_redirected(url) {
+                    return Ending::Failure(TransportFailure::AfterRedirect);
+                }
+                ending
+            }
             Self::Failure { failure, .. } => Ending::Failure(*failure),
         }
     }

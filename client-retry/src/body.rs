@@ -22,9 +22,10 @@ use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 /// How much of the body is still to come; `None` where nobody said.
 ///
-/// Over HTTP/2, hyper takes the length that an answer to HEAD would have for that of its body.
+/// Over HTTP/2, hyper takes the length that an answer to HEAD would have for that of its body, and believes a 204 that
+/// has one.
 pub(crate) fn length(response: &Response, method: &Method) -> Option<u64> {
-    if method == Method::HEAD || response.status() == StatusCode::NOT_MODIFIED {
+    if method == Method::HEAD || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         return Some(0);
     }
     response.content_length()
@@ -120,6 +121,10 @@ impl http_body::Body for Bounded {
         let this = self.project();
         // First, or a body that always has more would never end.
         if this.end.poll(cx).is_ready() {
+            // Whoever is late to read what has arrived whole still gets it.
+            if let end @ Poll::Ready(None) = this.body.poll_frame(cx).map_err(Into::into) {
+                return end;
+            }
             // reqwest takes this kind of error for a timeout.
             return Poll::Ready(Some(Err(
                 io::Error::new(io::ErrorKind::TimedOut, "the time for the call is up").into()

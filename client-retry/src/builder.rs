@@ -187,14 +187,14 @@ pub enum ConfigErrorKind {
 impl Display for ConfigError {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            ConfigErrorKind::MaxAttempts => "max_attempts is 0, so nothing would be sent: 1 is a call without retries",
+            ConfigErrorKind::MaxAttempts => "max_attempts is 0, so nothing would be sent: 1 is one attempt",
             ConfigErrorKind::TotalTimeout => "total_timeout is zero, so every call would fail: set a time such as 30 s",
             ConfigErrorKind::AttemptTimeout => {
                 "attempt_timeout is zero, so every attempt would fail: set a time such as 10 s"
             }
             ConfigErrorKind::Budget => {
                 "a retry costs more than the cap of its budget, so none would be sent: raise the cap, or lower the price; \
-                 a client without retries is one with a max_attempts of 1"
+                 calls without retries are those with the extension NoRetry"
             }
         })
     }

@@ -49,11 +49,6 @@ pub(crate) struct Time {
 }
 
 impl Time {
-    /// Whether there is none.
-    pub(crate) fn is_up(&self) -> bool {
-        self.end <= self.began
-    }
-
     pub(crate) fn limit(&self) -> Duration {
         self.end.saturating_duration_since(self.began)
     }

@@ -51,6 +51,11 @@ pub(crate) fn is_within_attempt(extensions: &Extensions) -> bool {
     CURRENT.try_with(|current| current.extensions == Place::of(extensions)).unwrap_or(false)
 }
 
+/// Whether there is a current attempt.
+pub(crate) fn is_attempt() -> bool {
+    CURRENT.try_with(|_| ()).is_ok()
+}
+
 /// Takes note that the current attempt, if there is one, has been redirected.
 pub(crate) fn followed_redirect() {
     // Without one, reqwest was asked without this middleware, and nobody wants to know.

@@ -46,6 +46,7 @@ enum What {
     InvalidKey(HeaderName, KeyError),
     TwoKeys(HeaderName),
     DerivedKeyReused(DerivedKeyReused),
+    ParentKey,
     DeadlinePassed,
     NoResponse(Box<RetryReport>, Cause),
 }
@@ -63,6 +64,9 @@ pub enum ErrorKind {
     /// The run that makes the call has made one before that is not told apart from it. Nothing was
     /// sent.
     DerivedKeyReused,
+    /// The key is that of the request that the call is made for, by which whoever gets it could ask for its caller's
+    /// answer. Nothing was sent.
+    ParentKey,
     /// The request that the call would be made for has no use for its answer any more. Nothing was sent.
     DeadlinePassed,
     /// Attempts were made, and the last one got no response, or not all of it.
@@ -86,6 +90,7 @@ impl Error {
             What::InvalidKey(..) => ErrorKind::InvalidKey,
             What::TwoKeys(..) => ErrorKind::TwoKeys,
             What::DerivedKeyReused(..) => ErrorKind::DerivedKeyReused,
+            What::ParentKey => ErrorKind::ParentKey,
             What::DeadlinePassed => ErrorKind::DeadlinePassed,
             What::NoResponse(..) => ErrorKind::NoResponse,
         }
@@ -122,6 +127,10 @@ impl Error {
         Self::new(request.method(), request.url(), What::DerivedKeyReused(error))
     }
 
+    pub(crate) fn parent_key(request: &Request) -> Self {
+        Self::new(request.method(), request.url(), What::ParentKey)
+    }
+
     pub(crate) fn deadline_passed(request: &Request) -> Self {
         Self::new(request.method(), request.url(), What::DeadlinePassed)
     }
@@ -156,6 +165,11 @@ impl Display for Error {
                 "{method} {place} was not sent: another call of this run has the idempotency key that is derived for \
                  it; name both, with Propagation::operation, and hand each its key as an extension"
             ),
+            What::ParentKey => write!(
+                f,
+                "{method} {place} was not sent: its idempotency key is that of the request that it is made for, which must \
+                 not leave the service; leave it out, or derive one with Propagation::operation"
+            ),
             What::DeadlinePassed => write!(
                 f,
                 "{method} {place} was not sent: the deadline of the request that it is made for has passed; answer \
@@ -172,7 +186,7 @@ impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match &self.what {
             What::InvalidKey(_, error) => Some(error),
-            What::TwoKeys(_) | What::DeadlinePassed => None,
+            What::TwoKeys(_) | What::ParentKey | What::DeadlinePassed => None,
             What::DerivedKeyReused(error) => Some(error),
             What::NoResponse(_, cause) => Some(cause),
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use idempotency_shared::IdempotencyKey;
-use reqwest::Response;
+use reqwest::{Response, Url};
 
 use crate::attempt::Outcome;
 use crate::copies::Copies;
@@ -27,9 +27,16 @@ impl History {
         Self { report: RetryReport::new(), cause: None, delay: Duration::ZERO }
     }
 
-    /// An attempt has ended so.
-    pub(crate) fn record(&mut self, outcome: &Outcome) {
-        self.report.push(Attempt::new(outcome.ending(), outcome.status(), self.delay));
+    /// An attempt to ask for `url` has ended so.
+    pub(crate) fn record(&mut self, outcome: &Outcome, url: &Url) {
+        let attempt = Attempt::new(outcome.ending(url), outcome.status(), self.delay);
+        if !outcome.is_redirected(url) {
+            return self.report.push(attempt);
+        }
+        self.report.push(attempt.redirected());
+        if outcome.left_origin(url) {
+            self.report.leave_origin();
+        }
     }
 
     /// The attempt that was recorded last is followed by another one. Its response comes back, to be thrown

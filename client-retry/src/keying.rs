@@ -10,7 +10,8 @@
 //! 5. For the same methods: a random one.
 //!
 //! The first two also key a method that is not keyed by itself. Where both are there and differ, where a value cannot
-//! be read, and where the propagation has derived the same key for another call of this run, nothing is sent.
+//! be read, where it is the parent key of the run that must not leave the service, and where the propagation has
+//! derived the same key for another call of this run, nothing is sent.
 //!
 //! The header is written anew in the configured [`KeyFormat`], so that every key has one spelling.
 
@@ -21,7 +22,7 @@ use idempotency_shared::{IDEMPOTENCY_KEY, IdempotencyKey, KeyLimit, Propagation}
 use reqwest::{Body, Request};
 
 use crate::copies::Copies;
-use crate::{Error, KeyFormat, NoIdempotencyKey};
+use crate::{Error, KeyFormat, NoIdempotencyKey, current};
 
 /// Which calls get a key, and how it is written.
 #[derive(Clone, Debug)]
@@ -38,15 +39,26 @@ impl Keying {
         request: &mut Request,
         extensions: &Extensions,
         propagation: Option<&Propagation>,
-    ) -> Result<Option<IdempotencyKey>, Error> {
+    ) -> Result<Option<Chosen>, Error> {
         if extensions.get::<NoIdempotencyKey>().is_some() {
             return Ok(None);
         }
-        let Some(key) = self.choose(request, extensions, propagation)? else {
+        let Some(chosen) = self.choose(request, extensions, propagation)? else {
             return Ok(None);
         };
-        request.headers_mut().insert(self.header.clone(), self.format.write(&key));
-        Ok(Some(key))
+        request.headers_mut().insert(self.header.clone(), self.format.write(&chosen.key));
+        Ok(Some(chosen))
+    }
+
+    /// The key in the header of the request.
+    fn written(&self, request: &Request) -> Result<Option<IdempotencyKey>, Error> {
+        let headers = request.headers();
+        // To look at each of a few names costs less than to hash the one.
+        if !headers.keys().any(|name| *name == self.header) {
+            return Ok(None);
+        }
+        IdempotencyKey::from_headers(headers, &self.header, KeyLimit::default())
+            .map_err(|error| Error::invalid_key(request, &self.header, error))
     }
 
     fn choose(
@@ -54,33 +66,52 @@ impl Keying {
         request: &Request,
         extensions: &Extensions,
         propagation: Option<&Propagation>,
-    ) -> Result<Option<IdempotencyKey>, Error> {
-        let written = IdempotencyKey::from_headers(request.headers(), &self.header, KeyLimit::default())
-            .map_err(|error| Error::invalid_key(request, &self.header, error))?;
+    ) -> Result<Option<Chosen>, Error> {
+        let written = self.written(request)?;
         match (written, extensions.get::<IdempotencyKey>()) {
             (Some(written), Some(extension)) if written != *extension => {
                 return Err(Error::two_keys(request, &self.header));
             }
-            (Some(key), _) => return Ok(Some(key)),
-            (None, Some(key)) => return Ok(Some(key.clone())),
+            (Some(key), _) => return given(key, request, propagation).map(Some),
+            (None, Some(key)) => return given(key.clone(), request, propagation).map(Some),
             (None, None) => {}
         }
         if !self.methods.contains(request.method()) {
             return Ok(None);
         }
-        if let Some(earlier) = extensions.get::<Earlier>().filter(|earlier| earlier.is_of(request)) {
-            return Ok(Some(earlier.key.clone()));
-        }
-        match propagation {
-            Some(propagation) => derived(propagation, request).map(Some),
-            None => Ok(Some(IdempotencyKey::random())),
-        }
+        let key = match (extensions.get::<Earlier>(), propagation) {
+            (Some(earlier), propagation) if earlier.is_of(request, propagation) => earlier.key.clone(),
+            (_, Some(propagation)) => derived(propagation, request)?,
+            (_, None) => IdempotencyKey::random(),
+        };
+        Ok(Some(Chosen { key, run: propagation.cloned(), is_given: false }))
     }
 }
 
+/// The key of a call.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    key: IdempotencyKey,
+    /// The run that the call is made for.
+    run: Option<Propagation>,
+    /// Whether its caller has it, and gives it again to whatever repeats the call.
+    is_given: bool,
+}
+
 /// The propagation of the request that a call is made for.
+///
+/// What a middleware asks for within an attempt, such as a token, is no call of the run's: it may ask again with each
+/// attempt, and gets random keys.
 pub(crate) fn propagation(extensions: &Extensions) -> Option<Propagation> {
-    extensions.get().cloned().or_else(Propagation::current)
+    extensions.get().cloned().or_else(|| Propagation::current().filter(|_| !current::is_attempt()))
+}
+
+/// The key of the inbound request is a handle to its caller's answer, and must not leave the service.
+fn given(key: IdempotencyKey, request: &Request, propagation: Option<&Propagation>) -> Result<Chosen, Error> {
+    match propagation {
+        Some(propagation) if *propagation.parent_key() == key => Err(Error::parent_key(request)),
+        _ => Ok(Chosen { key, run: None, is_given: true }),
+    }
 }
 
 impl Default for Keying {
@@ -101,49 +132,58 @@ fn derived(propagation: &Propagation, request: &Request) -> Result<IdempotencyKe
 pub(crate) struct Legacy<'a> {
     pub(crate) extensions: &'a mut Extensions,
     pub(crate) copies: Copies<'a>,
-    key: Option<IdempotencyKey>,
+    chosen: Option<Chosen>,
 }
 
 impl<'a> Legacy<'a> {
-    pub(crate) fn new(key: Option<IdempotencyKey>, copies: Copies<'a>, extensions: &'a mut Extensions) -> Self {
-        Self { extensions, copies, key }
+    pub(crate) fn new(chosen: Option<Chosen>, copies: Copies<'a>, extensions: &'a mut Extensions) -> Self {
+        Self { extensions, copies, chosen }
     }
 
     pub(crate) fn key(&self) -> Option<&IdempotencyKey> {
-        self.key.as_ref()
+        self.chosen.as_ref().map(|chosen| &chosen.key)
     }
 
-    /// Leaves nothing: the call has succeeded, and nobody will repeat it.
+    /// Leaves nothing, nor what an earlier call has left: this one has succeeded, and nobody will repeat it.
     pub(crate) fn take_key(&mut self) -> Option<IdempotencyKey> {
-        self.key.take()
+        self.extensions.remove::<Earlier>();
+        self.chosen.take().map(|chosen| chosen.key)
     }
 }
 
 impl Drop for Legacy<'_> {
     fn drop(&mut self) {
-        if let Some(key) = self.key.take()
+        if let Some(Chosen { key, run, is_given: false }) = self.chosen.take()
             && let Some(request) = self.copies.to_request()
         {
-            self.extensions.insert(Earlier { key, request: Arc::new(request) });
+            self.extensions.insert(Earlier { key, run, request: Arc::new(request) });
         }
     }
 }
 
 /// The key that a request had when it came through before.
 ///
-/// A retry outside of this middleware sends the same request again, with the same extensions: same method, same URL,
-/// and a body in the same place of memory, which this keeps from being used for another.
+/// A retry outside of this middleware sends the same request again, with the same extensions and in the same run: same
+/// method, same URL, and a body in the same place of memory, which this keeps from being used for another.
 #[derive(Clone)]
 struct Earlier {
     key: IdempotencyKey,
+    run: Option<Propagation>,
     request: Arc<Request>,
 }
 
 impl Earlier {
-    fn is_of(&self, request: &Request) -> bool {
+    fn is_of(&self, request: &Request, propagation: Option<&Propagation>) -> bool {
+        let is_same_run = match (&self.run, propagation) {
+            (Some(run), Some(propagation)) => run.is_same_run(propagation),
+            (run, propagation) => run.is_none() && propagation.is_none(),
+        };
         let place = |request: &Request| request.body().and_then(Body::as_bytes).map(<[u8]>::as_ptr_range);
         let earlier = &*self.request;
-        earlier.method() == request.method() && earlier.url() == request.url() && place(earlier) == place(request)
+        is_same_run
+            && earlier.method() == request.method()
+            && earlier.url() == request.url()
+            && place(earlier) == place(request)
     }
 }
 
@@ -184,7 +224,8 @@ mod tests {
     }
 
     fn keyed(request: &mut Request, extensions: &Extensions) -> Result<Option<IdempotencyKey>, Error> {
-        Keying::default().key(request, extensions, propagation(extensions).as_ref())
+        let chosen = Keying::default().key(request, extensions, propagation(extensions).as_ref())?;
+        Ok(chosen.map(|chosen| chosen.key))
     }
 
     /// What is in the header after a key was chosen.
@@ -306,8 +347,10 @@ mod tests {
         *first.body_mut() = Some(Body::from("a charge of 1050 EUR".to_owned()));
         let again = first.try_clone().unwrap();
         let mut extensions = extensions(run());
-        let key = keyed(&mut first, &extensions).unwrap().unwrap();
-        drop(Legacy::new(Some(key.clone()), Copies::new(&mut first), &mut extensions));
+        let propagation = extensions.get::<Propagation>().cloned();
+        let chosen = Keying::default().key(&mut first, &extensions, propagation.as_ref()).unwrap().unwrap();
+        let key = chosen.key.clone();
+        drop(Legacy::new(Some(chosen), Copies::new(&mut first), &mut extensions));
         assert_eq!(sent(again, &extensions), [key.as_str()]);
 
         let mut equal = post();
@@ -315,5 +358,27 @@ mod tests {
         extensions.remove::<Propagation>();
         assert_ne!(sent(equal, &extensions), [key.as_str()], "another call with an equal body");
         assert_ne!(sent(post(), &extensions), [key.as_str()], "another call");
+    }
+
+    /// Fails when `take_key` leaves what an earlier call has left, or `is_of` does not ask for the run.
+    #[test]
+    fn key_of_an_earlier_call_is_for_its_repetition_only() {
+        let left = |extensions: &mut Extensions| {
+            let mut first = post();
+            let propagation = extensions.get::<Propagation>().cloned();
+            let chosen = Keying::default().key(&mut first, extensions, propagation.as_ref()).unwrap().unwrap();
+            let key = chosen.key.clone();
+            drop(Legacy::new(Some(chosen), Copies::new(&mut first), extensions));
+            key
+        };
+        let mut extensions = Extensions::new();
+        let key = left(&mut extensions);
+        let mut another = extensions.clone();
+        another.insert(run());
+        assert_ne!(sent(post(), &another), [key.as_str()], "a call of a run");
+        let mut again = post();
+        let chosen = Keying::default().key(&mut again, &extensions, None).unwrap();
+        assert_eq!(Legacy::new(chosen, Copies::new(&mut again), &mut extensions).take_key(), Some(key.clone()));
+        assert_ne!(sent(post(), &extensions), [key.as_str()], "the next call");
     }
 }

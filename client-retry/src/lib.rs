@@ -32,11 +32,13 @@
 //! 2. the [`IdempotencyKey`] among the request's extensions;
 //! 3. for a call that is made while a service handles a request of its own: the key that the [`Propagation`] of that
 //!    request derives from where the call goes, so that the next run of the request makes the call under the same
-//!    key. It is found among the extensions, or as the current one of the task;
+//!    key. It is found among the extensions, or as the current one of the task, which a task of `tokio::spawn` does not
+//!    have: spawn it with [`Propagation::spawn`];
 //! 4. a random one.
 //!
 //! A key from 1 or 2 keys a call of any method. Two different ones, one that cannot be read, and a derived one that
-//! another call of the same run has are an [`Error`] before anything is sent. A run that makes equal calls names them:
+//! another call of the same run has are an [`Error`] before anything is sent, and so is the key of the inbound request
+//! itself. A run that makes equal calls names them:
 //!
 //! ```no_run
 //! # use client_retry::Propagation;

@@ -24,7 +24,7 @@ use crate::history::History;
 use crate::keying::{self, Keying, Legacy};
 use crate::limits::Limits;
 use crate::plan::{Circumstances, Plan, Retry, Step};
-use crate::{Builder, Error, NoRetry, StopReason, body, current, redirect};
+use crate::{Builder, Error, NoRetry, StopReason, body, current};
 
 /// A middleware that gives each call one idempotency key and retries it under that key.
 ///
@@ -75,10 +75,17 @@ impl Middleware for IdempotentRetry {
         }
         let key = self.settings.keying.key(&mut request, extensions, propagation.as_ref());
         let key = key.map_err(reqwest_middleware::Error::middleware)?;
-        if opted_out {
+        if opted_out && key.is_none() {
             return next.run(request, extensions).await;
         }
-        let legacy = Legacy::new(key, Copies::new(&mut request), extensions);
+        let mut legacy = Legacy::new(key, Copies::new(&mut request), extensions);
+        if opted_out {
+            let answered = next.run(legacy.copies.next(), legacy.extensions).await;
+            if answered.as_ref().is_ok_and(|response| response.status().as_u16() < 400) {
+                legacy.take_key();
+            }
+            return answered;
+        }
         self.settings.run(legacy, clock, next).await
     }
 }
@@ -95,7 +102,7 @@ impl Settings {
             let time = clock.attempt(limit, now);
             let mut own = legacy.extensions.clone();
             let place = Place::of(&own);
-            let mut outcome = if time.is_up() {
+            let mut outcome = if clock.end() <= now {
                 // A wait can end later than it should, and what is begun can be on the wire at once.
                 Outcome::unsent()
             } else {
@@ -114,7 +121,7 @@ impl Settings {
                 now = Instant::now();
                 decision = self.decide(&outcome, &plan, &legacy.copies, clock, now);
             }
-            history.record(&outcome);
+            history.record(&outcome, legacy.copies.url());
             match decision {
                 Decision::Stop(reason) => {
                     *legacy.extensions = own;
@@ -134,7 +141,7 @@ impl Settings {
                 }
                 Decision::Retry(retry, withdrawal) => {
                     let at = now + retry.delay;
-                    plan.retrying(outcome.ending(), retry);
+                    plan.retrying(outcome.ending(legacy.copies.url()), retry);
                     history.trace(&legacy, retry.delay);
                     if let Some(response) = history.retrying(outcome, retry.delay) {
                         Box::pin(body::discard(response, at)).await;
@@ -154,7 +161,7 @@ impl Settings {
     fn decide(&self, outcome: &Outcome, plan: &Plan<'_>, copies: &Copies<'_>, clock: Clock, now: Instant) -> Decision {
         let circumstances =
             || Circumstances { asked: outcome.asked(), remaining: clock.remaining(now), random: fastrand::u64(..) };
-        match plan.step(outcome.ending(), circumstances) {
+        match plan.step(outcome.ending(copies.url()), circumstances) {
             Step::Stop(reason) => Decision::Stop(reason),
             Step::Retry(retry) if !retry.paid => Decision::Retry(retry, None),
             Step::Retry(retry) => match self.ledger.withdraw(copies.url()) {
@@ -166,11 +173,7 @@ impl Settings {
 
     /// The response that the caller gets.
     fn answer(&self, mut response: Response, copies: &Copies<'_>, clock: Clock, history: History) -> Response {
-        let mut report = history.into_report();
-        if !redirect::is_same_origin(response.url(), copies.url()) {
-            report.leave_origin();
-        }
-        response.extensions_mut().insert(report);
+        response.extensions_mut().insert(history.into_report());
         let streams =
             body::length(&response, copies.method()).is_none_or(|length| length > self.limits.max_buffered as u64);
         // A request with a time of its own has it for the body, too. What a connection is upgraded to is none.

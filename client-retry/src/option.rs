@@ -23,8 +23,7 @@ pub struct NoIdempotencyKey;
 
 /// An extension of a request that sends it once, without limits of time and without a report.
 ///
-/// It still gets its key. Whoever retries it on the outside gives it one, as an extension, since nothing here keeps the
-/// one that was made.
+/// It still gets its key, so that whoever retries it on the outside, with the same extensions, repeats it under that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRetry;
 

@@ -6,6 +6,7 @@
 
 use reqwest::Url;
 use reqwest::redirect::{Attempt, Policy};
+use url::Position;
 
 use crate::current;
 
@@ -41,6 +42,18 @@ pub(crate) fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.scheme() == other.scheme()
         && one.host() == other.host()
         && one.port_or_known_default() == other.port_or_known_default()
+}
+
+/// Whether a response says where it comes from. One that another middleware has made may not, and reqwest gives it a
+/// place that cannot be.
+pub(crate) fn is_known(response: &Url) -> bool {
+    response.host_str() != Some("no.url.provided.local")
+}
+
+/// Whether two URLs of HTTP ask for the same. Only one of them has a fragment or credentials, perhaps.
+pub(crate) fn is_same_place(one: &Url, other: &Url) -> bool {
+    let place = Position::BeforeHost..Position::AfterQuery;
+    one.scheme() == other.scheme() && one[place.clone()] == other[place]
 }
 
 const MAX_REDIRECTS: usize = 10;

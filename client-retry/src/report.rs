@@ -92,8 +92,7 @@ impl RetryReport {
     /// result up.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
-        let is_answer = matches!(self.last().class, Class::Success | Class::ReplayedFailure);
-        !is_answer && self.attempts.iter().any(|attempt| attempt.ambiguous)
+        !self.last().is_answer() && self.attempts.iter().any(|attempt| attempt.ambiguous)
     }
 
     /// Whether the outcome is one that the server had recorded for an earlier request with the key.
@@ -108,8 +107,8 @@ impl RetryReport {
         self.last().problem
     }
 
-    /// Whether the response comes from another origin than the one that was asked, to which redirects
-    /// led, and which got the key. [`redirect_policy`](crate::redirect_policy) prevents it.
+    /// Whether a response, that of an earlier attempt too, came from another origin than the one that was asked, to
+    /// which redirects led, and which got the key. [`redirect_policy`](crate::redirect_policy) prevents it.
     #[must_use]
     pub fn left_origin(&self) -> bool {
         self.left_origin
@@ -154,6 +153,23 @@ impl Attempt {
             ambiguous: !is_success && ending.is_ambiguous(),
             replayed: ending.is_replayed(),
             delay,
+        }
+    }
+
+    /// It was sent on from one place to another, and each server on the way may have acted.
+    pub(crate) fn redirected(mut self) -> Self {
+        self.ambiguous |= self.class != Class::Success;
+        self
+    }
+
+    /// Whether its response says what became of the operation.
+    fn is_answer(&self) -> bool {
+        match (self.class, self.status) {
+            // A redirect that was not followed says where to ask, and nothing of earlier attempts.
+            (Class::Success, Some(status)) => !matches!(status.as_u16(), 301 | 302 | 307 | 308),
+            (Class::Success, None) => true,
+            (Class::ReplayedFailure, _) => !self.ambiguous,
+            _ => false,
         }
     }
 
@@ -207,7 +223,7 @@ impl Display for Attempt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The response is below 400.
+    /// The response is below 400, which a redirect that was not followed is too.
     Succeeded,
     /// Another attempt would end alike.
     Final,
@@ -232,9 +248,7 @@ impl Display for StopReason {
         f.write_str(match self {
             Self::Succeeded => "succeeded",
             Self::Final => "another attempt would end alike",
-            Self::NotSafe => {
-                "it has neither an idempotency key nor an idempotent method, and cannot be repeated safely"
-            }
+            Self::NotSafe => "without an idempotency key it cannot be repeated safely",
             Self::BodyNotReplayable => "its body is a stream, which can be sent only once",
             Self::AttemptsExhausted => "no more attempts are allowed",
             Self::PollsExhausted => "the run under this key still goes on",

@@ -155,6 +155,12 @@ impl Propagation {
         Arc::strong_count(&self.run) > 1 || self.has_given_key()
     }
 
+    /// Whether both are of one run: clones of each other.
+    #[must_use]
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.run, &other.run)
+    }
+
     /// Within what the parent key means something.
     #[must_use]
     pub fn scope(&self) -> &str {
@@ -226,6 +232,14 @@ mod tests {
         assert!(clone.operation("charge").key().is_ok());
         assert!(run.has_given_key());
         assert!(run.operation("charge").key().is_err());
+    }
+
+    /// Fails when `is_same_run` compares keys.
+    #[test]
+    fn another_attempt_is_another_run() {
+        let run = run();
+        assert!(run.is_same_run(&run.clone()));
+        assert!(!run.is_same_run(&self::run()));
     }
 
     /// Fails when `operation` inserts into `given`, rather than `Operation::key`.

@@ -61,6 +61,10 @@ impl Ending<'_> {
     pub fn is_ambiguous(self) -> bool {
         match (self.class(), self) {
             (Class::Settled | Class::InProgress | Class::Ambiguous, _) => true,
+            // What was recorded is that it failed in mid-run, which leaves open how far it came.
+            (Class::ReplayedFailure, Self::Response { status, .. }) => {
+                status == StatusCode::REQUEST_TIMEOUT || status.is_server_error()
+            }
             // Proxies send 503 also for a server that they lost after it got the request.
             (Class::Throttled, Self::Response { status, headers }) => match problem(headers) {
                 Some(code) => !matches!(code, ProblemCode::Overloaded | ProblemCode::Draining),

@@ -18,7 +18,8 @@ async fn replayed_failure_ends_the_call() {
             let report = report(&response);
             assert_eq!((response.status().as_u16(), provider.received().len()), (status, 1), "{version:?}");
             assert_eq!((report.last().class(), report.stop()), (Class::ReplayedFailure, StopReason::Final));
-            assert!(report.is_replayed() && !report.is_ambiguous());
+            // What was recorded of a run that failed does not say how far it came.
+            assert_eq!((report.is_replayed(), report.is_ambiguous()), (true, status >= 500), "{status}");
         }
     }
 }

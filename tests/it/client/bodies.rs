@@ -103,6 +103,15 @@ async fn response_that_was_read_is_like_one_that_was_not() {
     }
 }
 
+/// Fails when `length` believes every header.
+#[tokio::test]
+async fn answer_without_content_has_no_body_to_read() {
+    let provider = Provider::start(Version::Http2).await;
+    provider.always(Fault::unread(Answer::new(204).header("content-length", "5").streamed()));
+    let response = charge(&quick_client(Version::Http2), &provider).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), report(&response).attempts().len()), (204, 1));
+}
+
 /// Fails when `length` does not ask for the method.
 #[tokio::test]
 async fn answer_to_head_has_no_body_to_read() {

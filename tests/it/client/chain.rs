@@ -140,6 +140,17 @@ async fn retry_inside_repeats_the_attempt_under_its_key() {
 /// C17, of a call within a call. Fails when `is_within_attempt` is content with there being one.
 #[tokio::test]
 async fn call_within_a_call_is_one_of_its_own() {
+    fetch_tokens().await;
+}
+
+/// C19, of calls that are no calls of the run's. Fails when `propagation` asks for the current one within an attempt.
+#[tokio::test]
+async fn call_within_a_call_of_a_run_may_be_made_with_each_attempt() {
+    let key = client_retry::IdempotencyKey::random();
+    client_retry::Propagation::builder("order:create", key).build().around(fetch_tokens()).await;
+}
+
+async fn fetch_tokens() {
     let tokens = Provider::start(Version::Http1).await;
     tokens.script([Some(Fault::unread(Ending::Reset)), None, Some(Fault::unread(Ending::Reset))]);
     let provider = Provider::start(Version::Http1).await;
@@ -168,6 +179,20 @@ async fn inner_middleware_runs_on_each_attempt() {
         let signatures: Vec<_> = signatures.iter().map(|request| &request.headers["x-signature"]).collect();
         assert_eq!(signatures, ["1", "2", "3"]);
         assert_eq!(extensions.get(), Some(&Signed(3)), "those of the last attempt are the caller's");
+    }
+}
+
+/// Fails when `handle` leaves no key for a call that opts out.
+#[tokio::test]
+async fn retry_outside_repeats_a_call_that_opts_out_under_its_key() {
+    for version in Version::BOTH {
+        let provider = Provider::start(version).await;
+        provider.script([Fault::committed(Answer::new(502))]);
+        let chain = chain(version).with(Again).with(retry()).build();
+        let response = charge(&chain, &provider).with_extension(NoRetry).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), provider.received().len()), (201, 2), "{version:?}");
+        assert_eq!(provider.ledger().len(), 1);
+        one_key(&provider.received());
     }
 }
 

@@ -73,7 +73,7 @@ async fn empty_budget_says_so() {
     assert!(errors[1].to_string().contains("after 1 attempt in "), "{}", errors[1]);
     assert!(
         errors[1].to_string().contains(
-            "the retry budget of this origin is empty, because too few requests to it succeed; it may have taken effect"
+            "the retry budget of this origin is empty, because too few requests succeed; it may have taken effect"
         ),
         "{}",
         errors[1]

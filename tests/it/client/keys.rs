@@ -55,6 +55,21 @@ async fn key_that_cannot_be_sent_is_an_error_before_anything_is() {
     assert_eq!((provider.received().len(), provider.connections()), (0, 0));
 }
 
+/// C20, of a handler that hands its headers on. Fails when `given` takes every key.
+#[tokio::test]
+async fn key_of_the_inbound_request_does_not_leave_the_service() {
+    let provider = Provider::start(Version::Http1).await;
+    let retry = quick_client(Version::Http1);
+    let copied = charge(&retry, &provider).header(KEY, r#""parent""#);
+    let extended = charge(&retry, &provider).with_extension(IdempotencyKey::new("parent").unwrap());
+    for call in [copied, extended] {
+        let error = run("parent").around(call.send()).await.unwrap_err();
+        assert_eq!(client_retry::Error::of(&error).unwrap().kind(), ErrorKind::ParentKey);
+        assert!(error.to_string().contains("derive one with Propagation::operation"), "{error}");
+    }
+    assert_eq!(provider.connections(), 0);
+}
+
 /// C19. Fails when `derived` takes anything of the attempt or the body, or `choose` makes a random key for it.
 #[tokio::test]
 async fn next_run_makes_its_calls_under_the_same_keys() {

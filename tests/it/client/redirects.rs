@@ -37,6 +37,32 @@ async fn redirect_within_an_origin_is_followed_under_the_key() {
     }
 }
 
+/// Fails when `is_answer` takes any response below 400 for one.
+#[tokio::test]
+async fn redirect_that_is_not_followed_does_not_say_what_a_lost_answer_was() {
+    for version in Version::BOTH {
+        let (provider, other) = (Provider::start(version).await, Provider::start(version).await);
+        let elsewhere = Answer::redirect(307, &other.charges());
+        provider.script([Fault::committed(Answer::new(502)), Fault::unread(elsewhere)]);
+        let response = charge(&quick_client(version), &provider).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), report(&response).is_ambiguous()), (307, true), "{version:?}");
+        assert_eq!((provider.ledger().len(), other.connections()), (1, 0));
+    }
+}
+
+/// C20, of an attempt that was followed by another. Fails when `record` asks for the last one only.
+#[tokio::test]
+async fn answer_of_another_origin_to_an_earlier_attempt_is_reported() {
+    let (provider, other) = (Provider::start(Version::Http1).await, Provider::start(Version::Http1).await);
+    provider.script([Fault::unread(Answer::redirect(307, &other.charges()))]);
+    other.always(Fault::unread(Answer::new(502)));
+    let plain = bare(Version::Http1).redirect(reqwest::redirect::Policy::default()).build().unwrap();
+    let client = reqwest_middleware::ClientBuilder::new(plain).with(quick().build().unwrap()).build();
+    let response = charge(&client, &provider).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), report(&response).attempts().len()), (201, 2));
+    assert!(report(&response).left_origin());
+}
+
 /// C20, where another policy lets it. Fails when `is_same_origin` is not asked.
 #[tokio::test]
 async fn answer_of_another_origin_is_reported() {

@@ -133,6 +133,22 @@ async fn idempotent_method_needs_no_key() {
     }
 }
 
+/// C13, where what was redirected is refused: the first server did it. Fails when `ending` does not ask for the place.
+#[tokio::test]
+async fn call_without_a_key_that_was_redirected_and_then_refused_is_not_repeated() {
+    for version in Version::BOTH {
+        let provider = Provider::start(version).await;
+        let (seen, early) = (Answer::redirect(303, "/charges/ch_1"), Answer::new(425));
+        provider.script([Fault::committed(seen), Fault::unread(early)]);
+        let unkeyed = charge(&quick_client(version), &provider).with_extension(NoIdempotencyKey);
+        let response = unkeyed.send().await.unwrap();
+        let report = report(&response);
+        assert_eq!((response.status().as_u16(), report.stop()), (425, StopReason::NotSafe), "{version:?}");
+        assert_eq!((provider.received().len(), provider.ledger().len()), (2, 1));
+        assert!(report.is_ambiguous());
+    }
+}
+
 /// C13, where a redirect hides that the request was sent. Fails when `failed` does not ask whether there was a
 /// redirect, or `redirect_policy` does not say so.
 #[tokio::test]
