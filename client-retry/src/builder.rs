@@ -78,7 +78,7 @@ impl Builder {
     /// The time from sending an attempt until its response is there, with its body where that is read. The default is
     /// 10 s.
     ///
-    /// A request that has a timeout of its own has that in its place.
+    /// A request that has a timeout of its own has that in its place, as far as the time of the call allows.
     pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.limits.attempt = timeout;
         self

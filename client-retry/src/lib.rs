@@ -84,8 +84,8 @@
 //!   a 429 or 503, and after what took too long: no answer within the time of an attempt, a 408 or a 504.
 //! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or
 //!   the time that is left, the response is returned at once.
-//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay
-//!   for.
+//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay for.
+//!   Polls, and the first retry of what was refused, cost nothing.
 //! - A request whose body is a stream is sent once.
 //!
 //! # In an outage
@@ -128,8 +128,9 @@
 //! under a new one.
 //!
 //! A response of up to 256 KiB whose length is known is read within the attempt, so that one that breaks off is
-//! retried. Any other streams: its caller sees it break off, and it ends with the time of the call or, where the
-//! request has one of its own, with that.
+//! retried. Any other streams, such as one that is chunked or decompressed: its caller sees it break off, and makes the
+//! call again under the report's key. It ends with the time of the call or, where the request has one of its own, with
+//! that.
 //!
 //! # Around it
 //!

@@ -29,6 +29,10 @@ use crate::{Builder, Error, NoRetry, StopReason, body, current};
 /// A middleware that gives each call one idempotency key and retries it under that key.
 ///
 /// The [crate docs](crate) state the rules. Clones share the budget.
+///
+/// # Panics
+///
+/// When a call is polled outside of a Tokio runtime that has its time enabled, as reqwest's own are.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct IdempotentRetry {

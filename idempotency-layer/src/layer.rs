@@ -55,6 +55,9 @@ impl<St: Store> IdempotencyLayer<St> {
 
     /// Names the operation. The same key under two scopes is two operations; within one, the same key for another
     /// request is refused. Default: `default`, for every layer that names none.
+    ///
+    /// The keys derived for the calls of a run depend on it: services whose callers use the same keys, and whose calls go
+    /// to one provider as those of one client, need scopes of their own.
     pub fn scope(self, scope: impl Into<Arc<str>>) -> Self {
         self.set(|config| config.scope = scope.into())
     }
