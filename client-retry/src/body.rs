@@ -121,7 +121,7 @@ impl http_body::Body for Bounded {
         let this = self.project();
         // First, or a body that always has more would never end.
         if this.end.poll(cx).is_ready() {
-            // Whoever is late to read what has arrived whole still gets it.
+            // Whoever has read all of it and asks late still learns that it has ended.
             if let end @ Poll::Ready(None) = this.body.poll_frame(cx).map_err(Into::into) {
                 return end;
             }

@@ -1,8 +1,8 @@
 //! While an attempt is being made, the code that it leads to can find it without having been handed it: a
 //! second instance in the same chain of middlewares, and the redirect policy deep inside reqwest.
 //!
-//! A call inside a call is not the same as a second instance: a middleware that fetches a token makes a call of
-//! its own, which is keyed and retried like any other. The two are told apart by the extensions, which a chain
+//! A call inside a call is not the same as a second instance: a middleware that fetches a token makes a call of its
+//! own, which is keyed, at random, and retried like any other. The two are told apart by the extensions, which a chain
 //! of middlewares hands on from one to the next.
 
 use std::cell::Cell;

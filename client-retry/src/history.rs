@@ -34,9 +34,18 @@ impl History {
             return self.report.push(attempt);
         }
         self.report.push(attempt.redirected());
+        self.note_origin(outcome, url);
+    }
+
+    /// Takes note of where a response comes from, of which the body may break off.
+    pub(crate) fn note_origin(&mut self, outcome: &Outcome, url: &Url) {
         if outcome.left_origin(url) {
             self.report.leave_origin();
         }
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.report.is_ambiguous()
     }
 
     /// The attempt that was recorded last is followed by another one. Its response comes back, to be thrown

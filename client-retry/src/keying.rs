@@ -72,8 +72,8 @@ impl Keying {
             (Some(written), Some(extension)) if written != *extension => {
                 return Err(Error::two_keys(request, &self.header));
             }
-            (Some(key), _) => return given(key, request, propagation).map(Some),
-            (None, Some(key)) => return given(key.clone(), request, propagation).map(Some),
+            (Some(key), _) => return given(key, request, extensions).map(Some),
+            (None, Some(key)) => return given(key.clone(), request, extensions).map(Some),
             (None, None) => {}
         }
         if !self.methods.contains(request.method()) {
@@ -107,8 +107,8 @@ pub(crate) fn propagation(extensions: &Extensions) -> Option<Propagation> {
 }
 
 /// The key of the inbound request is a handle to its caller's answer, and must not leave the service.
-fn given(key: IdempotencyKey, request: &Request, propagation: Option<&Propagation>) -> Result<Chosen, Error> {
-    match propagation {
+fn given(key: IdempotencyKey, request: &Request, extensions: &Extensions) -> Result<Chosen, Error> {
+    match extensions.get().cloned().or_else(Propagation::current) {
         Some(propagation) if *propagation.parent_key() == key => Err(Error::parent_key(request)),
         _ => Ok(Chosen { key, run: None, is_given: true }),
     }
@@ -128,7 +128,8 @@ fn derived(propagation: &Propagation, request: &Request) -> Result<IdempotencyKe
         .map_err(|error| Error::derived_key_reused(request, error))
 }
 
-/// What a call leaves in its caller's extensions, unless it succeeds: when it fails, and when it is dropped.
+/// What a call leaves in its caller's extensions, unless it succeeds: the key that was made for it, when it fails and
+/// when it is dropped.
 pub(crate) struct Legacy<'a> {
     pub(crate) extensions: &'a mut Extensions,
     pub(crate) copies: Copies<'a>,
@@ -164,7 +165,8 @@ impl Drop for Legacy<'_> {
 /// The key that a request had when it came through before.
 ///
 /// A retry outside of this middleware sends the same request again, with the same extensions and in the same run: same
-/// method, same URL, and a body in the same place of memory, which this keeps from being used for another.
+/// method, same URL, and a body in the same place of memory, which this keeps from being used for another. Of a static
+/// body, or none, equal calls cannot be told apart until one succeeds.
 #[derive(Clone)]
 struct Earlier {
     key: IdempotencyKey,

@@ -84,8 +84,8 @@
 //!   a 429 or 503, and after what took too long: no answer within the time of an attempt, a 408 or a 504.
 //! - `Retry-After` and `retry-after-ms` are obeyed: no attempt is made earlier than asked. Where that is above 60 s or
 //!   the time that is left, the response is returned at once.
-//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay for.
-//!   Polls, and the first retry of what was refused, cost nothing.
+//! - A [`RetryBudget`] for each origin: in an outage all callers together send as many retries as its successes pay
+//!   for. Polls, and the first retry of what was refused, cost nothing.
 //! - A request whose body is a stream is sent once.
 //!
 //! # In an outage
@@ -137,12 +137,15 @@
 //! - Middlewares that are added after this one run on every attempt, those before it once. Of two instances in one
 //!   chain the inner one does nothing.
 //! - A retry outside of it, which sends the same request with the same extensions again, uses the same key again, also
-//!   where it has dropped the first call. A request whose body is a stream is not known again.
+//!   where it has dropped the first call, unless that has succeeded. A request whose body is a stream is not known
+//!   again: give it a key.
 //! - Over HTTP/2 attempts share a connection. Set reqwest's `http2_keep_alive_interval`, or one that has fallen silent
 //!   is waited for on each of them.
 //! - reqwest's own retry is turned off above: it repeats what was refused, and counts nothing of it.
 //! - With [`redirect_policy`] neither key nor body gets to another origin. [`left_origin`](RetryReport::left_origin)
-//!   says that it has, where another policy let it.
+//!   says that it has, where another policy let it and a response came from there.
+//! - A middleware within that makes calls of its own, to fetch a token for one, has a random key for each. One that
+//!   rewrites the URL makes its answers look redirected: failures are then ambiguous.
 //! - A call that is dropped ends. Nothing runs on without it.
 //!
 //! # Beside others

@@ -80,12 +80,13 @@ impl Middleware for IdempotentRetry {
         let key = self.settings.keying.key(&mut request, extensions, propagation.as_ref());
         let key = key.map_err(reqwest_middleware::Error::middleware)?;
         if opted_out && key.is_none() {
-            return next.run(request, extensions).await;
+            return current::around(Place::of(extensions), next.run(request, extensions)).await;
         }
         let mut legacy = Legacy::new(key, Copies::new(&mut request), extensions);
         if opted_out {
-            let answered = next.run(legacy.copies.next(), legacy.extensions).await;
-            if answered.as_ref().is_ok_and(|response| response.status().as_u16() < 400) {
+            let place = Place::of(legacy.extensions);
+            let answered = current::around(place, next.run(legacy.copies.next(), legacy.extensions)).await;
+            if answered.as_ref().is_ok_and(|response| response.status().is_success()) {
                 legacy.take_key();
             }
             return answered;
@@ -120,6 +121,7 @@ impl Settings {
             if let Decision::Stop(_) = decision
                 && let Some(length) = outcome.unread(legacy.copies.method(), self.limits.max_buffered)
             {
+                history.note_origin(&outcome, legacy.copies.url());
                 // In a box, since what few calls need makes the future of every call larger.
                 outcome = Box::pin(outcome.read(length, time)).await;
                 now = Instant::now();
@@ -129,8 +131,11 @@ impl Settings {
             match decision {
                 Decision::Stop(reason) => {
                     *legacy.extensions = own;
-                    let key = if reason == StopReason::Succeeded {
+                    if reason == StopReason::Succeeded {
                         self.ledger.deposit(legacy.copies.url());
+                    }
+                    // A redirect that is not followed is a success after which the call may be repeated.
+                    let key = if reason == StopReason::Succeeded && !history.is_ambiguous() {
                         legacy.take_key()
                     } else {
                         legacy.key().cloned()
@@ -197,8 +202,8 @@ enum Decision {
 mod tests {
     use super::*;
 
-    /// What is above 2 KiB is copied at a price of its own. Fails when `run` takes `copies` by value, or a rare future
-    /// is not in a box.
+    /// What is above 2 KiB is copied at a price of its own. Fails when `Copies` holds its request by value, or a rare
+    /// future is not in a box.
     #[test]
     fn future_of_a_call_is_small() {
         struct Probe;

@@ -23,7 +23,8 @@ pub struct NoIdempotencyKey;
 
 /// An extension of a request that sends it once, without limits of time and without a report.
 ///
-/// It still gets its key, so that whoever retries it on the outside, with the same extensions, repeats it under that.
+/// It still gets its key, so that whoever retries it on the outside, with the same extensions, repeats it under that,
+/// unless a 2xx has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRetry;
 

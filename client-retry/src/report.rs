@@ -158,7 +158,7 @@ impl Attempt {
 
     /// It was sent on from one place to another, and each server on the way may have acted.
     pub(crate) fn redirected(mut self) -> Self {
-        self.ambiguous |= self.class != Class::Success;
+        self.ambiguous |= !self.is_answer();
         self
     }
 
@@ -180,7 +180,7 @@ impl Attempt {
     }
 
     /// The status of its response; `None` where none arrived. Where the response broke off later, there is a
-    /// [`failure`](Self::failure) too, and a status below 400 still says that the operation took effect.
+    /// [`failure`](Self::failure) too, and a 2xx still says that the operation took effect.
     #[must_use]
     pub fn status(&self) -> Option<StatusCode> {
         self.status

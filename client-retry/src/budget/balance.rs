@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// What retries to one origin cost, and what pays for them.
 ///
-/// A balance is kept for at most 1024 origins at once that are not full. While there are so many, calls to others are not
-/// retried.
+/// A balance is kept for at most 1024 origins at once that are not full. While there are so many, calls to others are
+/// not retried.
 ///
 /// The default holds 1000 tokens, takes 10 for a retry, and adds one for each success and one for each
 /// second: 100 retries at once, then one for every ten successes.

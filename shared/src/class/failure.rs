@@ -44,7 +44,7 @@ pub enum TransportFailure {
     Builder,
     /// Redirects led in a circle, too far, or where the policy forbids.
     Redirect,
-    /// A server redirected the request, and it did not get to the next one.
+    /// A server redirected the request, and it did not get to the next one, or was refused there.
     AfterRedirect,
     /// The body of the request could not be read to its end, after a part of it may have been sent.
     RequestBody,
@@ -132,7 +132,7 @@ impl Display for TransportFailure {
             Self::Protocol => "the response is not HTTP",
             Self::Builder => "the request cannot be sent as it is",
             Self::Redirect => "the redirects led nowhere",
-            Self::AfterRedirect => "the request was redirected and did not get to the new place",
+            Self::AfterRedirect => "the request was redirected and not processed at the new place",
             Self::RequestBody => "the body of the request could not be read",
             Self::Decode => "the response could not be decoded",
             Self::Other => "the request failed in an unknown way",

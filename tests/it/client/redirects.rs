@@ -50,7 +50,23 @@ async fn redirect_that_is_not_followed_does_not_say_what_a_lost_answer_was() {
     }
 }
 
-/// C20, of an attempt that was followed by another. Fails when `record` asks for the last one only.
+/// Fails when `run` takes a redirect that is not followed for the end of the call.
+#[tokio::test]
+async fn call_that_ends_at_a_redirect_keeps_its_key_for_its_repetition() {
+    let (provider, other) = (Provider::start(Version::Http1).await, Provider::start(Version::Http1).await);
+    let elsewhere = Answer::redirect(307, &other.charges());
+    provider.script([Fault::committed(Answer::new(502)), Fault::unread(elsewhere)]);
+    let retry = quick_client(Version::Http1);
+    let request = charge(&retry, &provider).build().unwrap();
+    let mut extensions = http::Extensions::new();
+    let first = retry.execute_with_extensions(request.try_clone().unwrap(), &mut extensions).await.unwrap();
+    let again = retry.execute_with_extensions(request, &mut extensions).await.unwrap();
+    assert_eq!((first.status().as_u16(), again.status().as_u16()), (307, 201));
+    assert_eq!((provider.received().len(), provider.ledger().len()), (3, 1));
+    one_key(&provider.received());
+}
+
+/// C20, of an attempt that was followed by another. Fails when `record` does not ask `note_origin`.
 #[tokio::test]
 async fn answer_of_another_origin_to_an_earlier_attempt_is_reported() {
     let (provider, other) = (Provider::start(Version::Http1).await, Provider::start(Version::Http1).await);
@@ -63,7 +79,7 @@ async fn answer_of_another_origin_to_an_earlier_attempt_is_reported() {
     assert!(report(&response).left_origin());
 }
 
-/// C20, where another policy lets it. Fails when `is_same_origin` is not asked.
+/// C20, where another policy lets it. Fails when `note_origin` takes no note.
 #[tokio::test]
 async fn answer_of_another_origin_is_reported() {
     let (provider, other) = (Provider::start(Version::Http1).await, Provider::start(Version::Http1).await);

@@ -133,7 +133,7 @@ async fn idempotent_method_needs_no_key() {
     }
 }
 
-/// C13, where what was redirected is refused: the first server did it. Fails when `ending` does not ask for the place.
+/// C13, where what was redirected is refused: the first server did it. Fails when `ending` returns what it has read.
 #[tokio::test]
 async fn call_without_a_key_that_was_redirected_and_then_refused_is_not_repeated() {
     for version in Version::BOTH {
