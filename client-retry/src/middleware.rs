@@ -183,11 +183,13 @@ impl Settings {
     /// The response that the caller gets.
     fn answer(&self, mut response: Response, copies: &Copies<'_>, clock: Clock, history: History) -> Response {
         response.extensions_mut().insert(history.into_report());
-        let streams =
-            body::length(&response, copies.method()).is_none_or(|length| length > self.limits.max_buffered as u64);
+        let length = body::length(&response, copies.method());
+        if length.is_some_and(|length| length <= self.limits.max_buffered as u64) {
+            return response;
+        }
         // A request with a time of its own has it for the body, too. What a connection is upgraded to is none.
         let needs_no_bound = copies.timeout().is_some() || response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if streams && !needs_no_bound { body::bound(response, clock.end()) } else { response }
+        if needs_no_bound { response } else { body::bound(response, clock.end()) }
     }
 }
 

@@ -2,6 +2,7 @@
 //! tasks at once, in bounded space.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(crate) struct Ledger {
     budget: RetryBudget,
     began: Instant,
     balances: Arc<Mutex<Balances>>,
+    /// Whether any balance is kept. While all is well there is none, and a success need not look.
+    keeps: Arc<AtomicBool>,
 }
 
 /// By scheme, then by host and port as they stand in the URL, so that a lookup allocates nothing.
@@ -27,22 +30,23 @@ type Balances = [HashMap<Box<str>, Balance>; 2];
 
 impl Ledger {
     pub(crate) fn new(budget: RetryBudget) -> Self {
-        Self { budget, began: Instant::now(), balances: Arc::default() }
+        Self { budget, began: Instant::now(), balances: Arc::default(), keeps: Arc::default() }
     }
 
     /// Takes note that the origin of `url` has answered well.
     pub(crate) fn deposit(&self, url: &Url) {
-        let mut balances = self.lock();
-        let map = &mut balances[scheme(url)];
-        // While all is well, there is nothing to look for.
-        if map.is_empty() {
+        // A success beside the first retry may not be seen to count, which is one token of many.
+        if !self.keeps.load(Ordering::Relaxed) {
             return;
         }
+        let mut balances = self.lock();
+        let map = &mut balances[scheme(url)];
         if let Some(balance) = map.get_mut(host(url)) {
             balance.advance(self.budget, self.now());
             balance.deposit(self.budget);
             if balance.is_full(self.budget) {
                 map.remove(host(url));
+                self.keeps.store(balances.iter().any(|map| !map.is_empty()), Ordering::Relaxed);
             }
         }
     }
@@ -57,6 +61,7 @@ impl Ledger {
         if !balances[scheme(url)].contains_key(host(url)) && !self.make_room(&mut balances, now) {
             return None;
         }
+        self.keeps.store(true, Ordering::Relaxed);
         let balance =
             balances[scheme(url)].entry(Box::from(host(url))).or_insert_with(|| Balance::full(self.budget, now));
         balance.advance(self.budget, now);
