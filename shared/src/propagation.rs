@@ -73,6 +73,7 @@ mod secret;
 use std::collections::HashSet;
 use std::fmt::{self, Debug, Formatter};
 use std::num::NonZeroU32;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -152,7 +153,12 @@ impl Propagation {
     #[must_use]
     pub fn may_have_given_key(&self) -> bool {
         // In this order: of a clone that gives a key and goes meanwhile, one of the two knows.
-        Arc::strong_count(&self.run) > 1 || self.has_given_key()
+        if Arc::strong_count(&self.run) > 1 {
+            return true;
+        }
+        // The count is read without one. With it, what a clone did before it went has happened before the lock is taken.
+        fence(Ordering::Acquire);
+        self.has_given_key()
     }
 
     /// Whether both are of one run: clones of each other.
@@ -212,7 +218,7 @@ impl Debug for Propagation {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
     use std::thread;
 
     use super::*;
