@@ -156,7 +156,8 @@
 //! # What it does not guarantee
 //!
 //! A key keeps a call from taking effect twice only where the server honours it, and for as long as the server
-//! remembers it. A client that is restarted makes another key, unless the caller keeps one or it is derived.
+//! remembers it. A client that is restarted makes another key, unless the caller keeps one or it is derived. Of two
+//! requests that are sent at once for one operation each has a key of its own, unless the caller gives both the same.
 //!
 //! # Observability
 //!

@@ -48,8 +48,8 @@ use std::fmt::{self, Debug, Formatter};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sfv::StringRef;
-use uuid::Uuid;
 use uuid::fmt::Hyphenated;
+use uuid::{Builder, Uuid};
 
 pub use self::error::{KeyError, KeyErrorKind};
 pub use self::limit::{KeyLimit, KeyLimitError};
@@ -81,7 +81,11 @@ impl IdempotencyKey {
     /// When the operating system gives no randomness.
     #[must_use]
     pub fn random() -> Self {
-        Self::from_uuid(Uuid::new_v4())
+        // From the system each time: of a generator in this process, a copy of the process would have the same numbers,
+        // and the second operation under a key is taken for the first.
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("randomness of the operating system");
+        Self::from_uuid(Builder::from_random_bytes(random).into_uuid())
     }
 
     /// Reads a key from one field value, in either form.

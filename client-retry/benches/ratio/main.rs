@@ -1,7 +1,7 @@
 //! What a call costs that succeeds, in time, as a ratio to what `reqwest-retry` adds to it in the same run, the key included.
 //!
-//! The bars are on instructions and allocations, which `tests/figures` counts; time has in it the clock that the limits of a
-//! call are kept by, which is read twice. A current-thread runtime, no network, a response without a body. The last line
+//! The bars are on instructions and allocations, which `tests/figures` counts; time has in it what the system does for a call,
+//! which reads its clock twice and its source of randomness once. A current-thread runtime, no network, a response without a body. The last line
 //! printed is the ratio; absolute times say more of the machine than of the client.
 
 #[path = "../canned.rs"]

@@ -6,8 +6,10 @@ use std::iter::successors;
 use client_retry::{ErrorKind, RetryBudget, StopReason};
 use idempotency_tests::provider::{Answer, Ending, Fault, Provider};
 use idempotency_tests::wire::Version;
+use tracing::Level;
 
 use super::*;
+use crate::log::Log;
 
 /// The error and its causes, each in its words.
 fn chain(error: &reqwest_middleware::Error) -> Vec<String> {
@@ -54,6 +56,28 @@ async fn single_failure_is_reqwests_error() {
     assert!(reqwest.is_connect() && reqwest.url().is_none());
     assert!(error.last_error().unwrap().is_connect());
     assert_eq!(error.kind(), ErrorKind::NoResponse);
+}
+
+/// What is logged of a retry may be read by anybody. Fails when `trace` has the whole key, or the URL in the place of its
+/// host.
+#[tokio::test]
+async fn retry_is_logged_without_what_nobody_may_read() {
+    let provider = Provider::start(Version::Http1).await;
+    provider.script([Fault::committed(Answer::new(502))]);
+    let (log, collecting) = Log::collect(Level::TRACE);
+    let url = format!("{}?card=4242", provider.charges());
+    let call =
+        quick_client(Version::Http1).post(url).header("idempotency-key", "a-key-that-nobody-may-see").body(CHARGE);
+    assert_eq!(call.send().await.unwrap().status(), 201);
+    drop(collecting);
+    let text = log.text();
+    let line = text.lines().find(|line| line.contains("client_retry")).unwrap();
+    for shown in ["retrying", "method=POST", "host=\"127.0.0.1\"", "attempt=1", "502 Bad Gateway", "a-key-th"] {
+        assert!(line.contains(shown), "{shown}: {line}");
+    }
+    for hidden in ["nobody-may-see", "4242", "1050"] {
+        assert!(!line.contains(hidden), "{hidden}: {line}");
+    }
 }
 
 /// Fails when `decide` does not ask the ledger.

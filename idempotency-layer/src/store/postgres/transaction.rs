@@ -8,7 +8,8 @@
 //! 3. The store keeps a hold on it. When the run has ended without giving it back, its connection is dropped as soon as no
 //!    [`ConnectionGuard`] is out. What is done under such a guard is never committed.
 //! 4. The connection is used for one transaction at a time, and for the next one only after a COMMIT or ROLLBACK of the
-//!    store's own. What a handler has set in its session without `LOCAL` is still set after a COMMIT, and after no ROLLBACK.
+//!    store's own. What a handler has set in its session without `LOCAL` outlives a COMMIT; a ROLLBACK
+//!    resets it.
 //!
 //! Beyond rule 2 is code that ends the transaction and asks to write all the same, as with `ROLLBACK AND CHAIN`, `BEGIN READ
 //! WRITE`, or with `default_transaction_read_only` turned off in its session; and a pooler that hands out sessions by the
